@@ -1,0 +1,1 @@
+"""Policy: envelopes, classes and masks, composition, isolation selection."""
