@@ -16,6 +16,7 @@ nothing in it: each room does that for its own files.
       audit.jsonl      the audit log
 """
 
+import contextlib
 import os
 import secrets
 import stat
@@ -97,10 +98,8 @@ def owner_only_key(path: Path, size: int = 32) -> bytes:
                 file.write(secrets.token_bytes(size))
                 file.flush()
                 os.fsync(file.fileno())
-            try:
+            with contextlib.suppress(FileExistsError):
                 os.link(aside, path)
-            except FileExistsError:
-                pass
         finally:
             aside.unlink()
     return _read_owner_only(path, size)
