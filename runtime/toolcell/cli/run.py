@@ -1,0 +1,133 @@
+"""`toolcell run`: one call, from the shell."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from toolcell.cli import show_error
+from toolcell.result import Result
+
+__all__ = ["run_command"]
+
+MAX_INPUT_BYTES = 64 * 1024 * 1024
+"""What is read from a file or standard input; the policy's own limit on messages applies after."""
+
+
+@click.command("run")
+@click.argument("tool", metavar="TOOL[@RANGE]")
+@click.argument("method")
+@click.option(
+    "--input",
+    "-i",
+    "input_",
+    metavar="JSON|@FILE|-",
+    default="{}",
+    show_default=True,
+    help="The input: JSON, a file, or standard input.",
+)
+@click.option(
+    "--policy", "-p", metavar="NAME|FILE", help="What to grant. [default: the registry's]"
+)
+@click.option(
+    "--mask", "masks", multiple=True, metavar="NAME", help="Narrow by this class; repeat."
+)
+@click.option("--scope", default="default", show_default=True, help="Resolve in this scope.")
+@click.option(
+    "--trust",
+    type=click.Choice(["system", "trusted", "untrusted"]),
+    default="untrusted",
+    show_default=True,
+    help="Where the input comes from.",
+)
+@click.option("--lane", help="Demand this lane; refused where it would not be allowed.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with everything.")
+@click.pass_obj
+def run_command(
+    home: str | None,
+    tool: str,
+    method: str,
+    input_: str,
+    policy: str | None,
+    masks: tuple[str, ...],
+    scope: str,
+    trust: Any,
+    lane: str | None,
+    as_json: bool,
+) -> None:
+    """Call METHOD of TOOL in a fresh cell.
+
+    RANGE is a version (1.2.3) or a range (^1.2, ~1.2, ">=1,<2"). TOOL may also be the path of a
+    signed artifact. Exit status: 0 success, 1 the call failed, 2 wrong usage.
+
+    \b
+    toolcell run hello greet --input '{"name": "Ada"}'
+    toolcell run csv-profile@^0.1 profile --input @input.json --policy policy.toml --json
+    """
+    from toolcell.runtime import Runtime
+
+    raw = _read_input(input_)
+    name, _, version = (tool, "", "") if _is_path(tool) else tool.partition("@")
+    with Runtime(home) as runtime:
+        result = runtime.invoke_json(
+            Path(name) if _is_path(tool) else name,
+            method,
+            raw,
+            version=version,
+            policy=policy,
+            masks=masks,
+            scope=scope,
+            input_trust=trust,
+            lane=lane,
+        )
+    if as_json:
+        click.echo(json.dumps(result.to_dict(), ensure_ascii=False, indent=2))
+    else:
+        _show(result)
+    sys.exit(0 if result.status < 400 else 1)
+
+
+def _is_path(tool: str) -> bool:
+    return "/" in tool or tool.endswith(".tool")
+
+
+def _read_input(text: str) -> bytes:
+    if text == "-":
+        raw = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    elif text.startswith("@"):
+        try:
+            with Path(text[1:]).open("rb") as file:
+                raw = file.read(MAX_INPUT_BYTES + 1)
+        except OSError as error:
+            raise click.UsageError(f"--input {text}: {error.strerror}") from None
+    else:
+        raw = text.encode("utf-8", "surrogateescape")
+    if len(raw) > MAX_INPUT_BYTES:
+        raise click.UsageError(f"--input has more than {MAX_INPUT_BYTES} bytes")
+    return raw
+
+
+def _show(result: Result) -> None:
+    """Output on stdout, so that it can be piped; everything else on stderr."""
+    for line in result.log:
+        click.echo(f"log: {line}", err=True)
+    for text in (result.stdout, result.stderr):
+        if text:
+            click.echo(text.rstrip("\n"), err=True)
+    for warning in result.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if result.error is not None:
+        show_error(result.error)
+    elif isinstance(result.output, str):
+        click.echo(result.output)
+    else:
+        click.echo(json.dumps(result.output, ensure_ascii=False, indent=2))
+    metrics = result.metrics
+    click.echo(
+        f"{result.tool or '?'} {result.version} {result.method}: status {result.status}, "
+        f"lane {result.lane or 'none'}, {result.duration_ms:.1f} ms, cpu {metrics.cpu_ms:.1f} ms, "
+        f"peak {metrics.memory_peak_mb:.1f} MiB",
+        err=True,
+    )
