@@ -26,22 +26,23 @@ MANIFEST_SCHEMA: Final = "toolcell.manifest/1"
 MAX_MANIFEST_BYTES = 1024 * 1024
 """A manifest is read whole and decoded before anything else, so its size is capped first."""
 
+# Patterns end in `\Z`: `$` would also match before a final newline, and msgspec searches.
 Uuid = Annotated[
-    str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+    str, Meta(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 ]
-ToolName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=64)]
+ToolName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*\Z", max_length=64)]
 Version = Annotated[
     str,
     Meta(
-        pattern=r"^(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})(-(a|b|rc)\.?[0-9]{1,8})?$",
+        pattern=r"^(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})(-(a|b|rc)\.?[0-9]{1,8})?\Z",
         max_length=40,
     ),
 ]
 """`MAJOR.MINOR.PATCH` and an optional pre-release `-a1`, `-b1` or `-rc1`."""
-MethodName = Annotated[str, Meta(pattern=r"^[a-z][a-zA-Z0-9_]*$", max_length=64)]
-ClassName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=64)]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
-FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+/-]*$", max_length=200)]
+MethodName = Annotated[str, Meta(pattern=r"^[a-z][a-zA-Z0-9_]*\Z", max_length=64)]
+ClassName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*\Z", max_length=64)]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+/-]*\Z", max_length=200)]
 
 
 class Method(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

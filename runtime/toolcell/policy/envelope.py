@@ -1,15 +1,25 @@
 """The policy envelope: what one call may use, in numbers and names.
 
-Owns the model and its canonical form. It is a value: frozen, comparable, and only ever narrowed
+Owns the model and its canonical form. It is a value: frozen, hashable, and only ever narrowed
 (`toolcell.policy.compose`). It knows nothing of files, classes, tools or lanes.
+
+A list in it is a set: it is normalised on construction (sorted, without duplicates or members that
+another one covers), so that two envelopes that allow the same are equal and have one digest.
 """
 
+import difflib
 import hashlib
 import hmac
+import re
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr
+
+from toolcell.policy.hosts import normal_domains, normal_networks
 
 __all__ = [
     "CAPABILITIES",
@@ -50,7 +60,31 @@ Filesystem = Literal["read-only-package", "ephemeral", "host"]
 Network = Literal["off", "outbound-https-only", "full"]
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
+"""Up to 2**53: what every JSON reader holds exactly."""
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Milliseconds = Annotated[int, Meta(ge=1, le=86_400_000)]
+"""Up to a day: far above any run, and safe to hand to every clock and timer."""
+Mebibytes = Annotated[int, Meta(ge=0, le=2**20)]
+"""Up to 1 TiB, so that the same in bytes fits a signed 64-bit number."""
+Handles = Annotated[int, Meta(ge=0, le=2**20)]
+"""Processes or open files; 2**20 is the kernel's own ceiling on open files (`fs.nr_open`)."""
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
+Domains = Annotated[tuple[Annotated[str, Meta(max_length=260)], ...], Meta(max_length=256)]
+Networks = Annotated[tuple[Name, ...], Meta(max_length=64)]
+Names = Annotated[tuple[Name, ...], Meta(max_length=64)]
+
+_METHOD = re.compile(r"[A-Z][A-Z-]{0,31}")
+_REFUSED_METHODS = frozenset({"CONNECT", "TRACE"})
+"""A tunnel out of the allowlist, and a mirror that shows injected credentials."""
+
+
+def unknown_capability(name: str) -> str:
+    """The sentence for a capability that does not exist; names the nearest one that does."""
+    near = difflib.get_close_matches(name, CAPABILITIES, n=1)
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    return f"capability {name!r} does not exist{hint} (known: {', '.join(sorted(CAPABILITIES))})"
 
 
 class CapabilityPolicy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -62,14 +96,14 @@ class CapabilityPolicy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     max_requests: Count = 1000
     max_bytes: Count = 8 * 1024 * 1024
-    timeout_ms: Positive = 5000
+    timeout_ms: Milliseconds = 5000
 
 
 class HttpPolicy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Sub-policy of `http.fetch`. Every list is an allowlist, and an empty one allows nothing.
 
-    `domains`: exact host names, or `*.example.org` for names below one (not the name itself).
-    `addresses`: CIDR blocks outside the public internet that may be dialled all the same
+    `domains`: exact host names or addresses, or `*.example.org` for names below one (not the name
+    itself). `addresses`: CIDR blocks outside the public internet that may be dialled all the same
     (loopback in a test, a private service); an address in none of them must be public.
     `credentials`: names of secrets that the tool may ask the broker to add, each bound to
     domains in the operator's secret store.
@@ -78,17 +112,36 @@ class HttpPolicy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     max_requests: Count = 20
     max_bytes: Count = 8 * 1024 * 1024
-    timeout_ms: Positive = 5000
-    domains: tuple[str, ...] = ()
+    timeout_ms: Milliseconds = 5000
+    domains: Domains = ()
     schemes: tuple[Literal["https", "http"], ...] = ("https",)
-    methods: tuple[str, ...] = ("GET", "HEAD")
-    ports: tuple[Annotated[int, Meta(ge=1, le=65535)], ...] = (443,)
-    addresses: tuple[str, ...] = ()
-    credentials: tuple[str, ...] = ()
+    methods: Names = ("GET", "HEAD")
+    ports: Annotated[tuple[Port, ...], Meta(max_length=64)] = (443,)
+    addresses: Networks = ()
+    credentials: Names = ()
     max_redirects: Annotated[int, Meta(ge=0, le=20)] = 3
     max_request_bytes: Count = 256 * 1024
     max_response_bytes: Count = 2 * 1024 * 1024
     max_header_bytes: Count = 32 * 1024
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "domains", normal_domains(self.domains))
+        force_setattr(self, "addresses", normal_networks(self.addresses))
+        force_setattr(self, "schemes", _as_set(self.schemes))
+        force_setattr(self, "methods", _as_set(_method(name) for name in self.methods))
+        force_setattr(self, "ports", tuple(sorted(set(self.ports))))
+        force_setattr(self, "credentials", _as_set(self.credentials))
+
+
+def _as_set(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _method(name: str) -> str:
+    upper = name.upper()
+    if not _METHOD.fullmatch(upper) or upper in _REFUSED_METHODS:
+        raise ValueError(f"method {name!r} is not one that may be granted: write GET, POST, …")
+    return upper
 
 
 class KvPolicy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -101,8 +154,8 @@ class KvPolicy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     max_requests: Count = 1000
     max_bytes: Count = 8 * 1024 * 1024
-    timeout_ms: Positive = 1000
-    namespace: Annotated[str, Meta(max_length=64, pattern=r"^([a-z0-9][a-z0-9._-]*)?$")] = ""
+    timeout_ms: Milliseconds = 1000
+    namespace: Annotated[str, Meta(max_length=64, pattern=r"^([a-z0-9][a-z0-9._-]*)?\Z")] = ""
     max_value_bytes: Count = 256 * 1024
     max_total_bytes: Count = 4 * 1024 * 1024
     max_keys: Count = 10_000
@@ -121,12 +174,26 @@ class CapabilityPolicies(
 
 
 class Approval(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An operator's word for `filesystem = "host"` or `network = "full"`: who, when, why."""
+    """An operator's word for `filesystem = "host"` or `network = "full"`: who, when, why.
+
+    `when` is an ISO 8601 date, or date and time (UTC where it names no zone). That it is not in
+    the future is checked where a policy is used (`toolcell.policy.approvals`): this is a value.
+    """
 
     grants: Literal["filesystem=host", "network=full"]
     who: Annotated[str, Meta(min_length=1, max_length=200)]
     when: Annotated[str, Meta(min_length=10, max_length=40)]
     why: Annotated[str, Meta(min_length=1, max_length=1000)]
+
+    def __post_init__(self) -> None:
+        try:
+            datetime.fromisoformat(self.when)
+        except ValueError:
+            raise ValueError(
+                f"when = {self.when!r} is not an ISO 8601 date: write YYYY-MM-DD"
+            ) from None
+        if not self.who.strip() or not self.why.strip():
+            raise ValueError("an approval says who gave it and why")
 
 
 class PolicyEnvelope(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -138,26 +205,35 @@ class PolicyEnvelope(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     `deterministic`: fixed clock and seeded randomness, so that the same call gives the same bytes.
     """
 
-    cpu_time_ms: Positive = 5000
-    wall_time_ms: Positive = 10_000
-    memory_mb: Positive = 128
-    max_processes: Count = 64
-    max_open_files: Count = 64
+    cpu_time_ms: Milliseconds = 5000
+    wall_time_ms: Milliseconds = 10_000
+    memory_mb: Annotated[int, Meta(ge=1, le=2**20)] = 128
+    max_processes: Handles = 64
+    max_open_files: Handles = 64
     max_output_bytes: Count = 1024 * 1024
     max_log_bytes: Count = 64 * 1024
     log_rate: Count = 100
     max_message_bytes: Count = 2 * 1024 * 1024
-    scratch_mb: Count = 16
+    scratch_mb: Mebibytes = 16
     fuel: Count = 0
     allow_network_egress: bool = False
     allow_file_io: bool = False
-    allowed_host_apis: tuple[str, ...] = ()
+    allowed_host_apis: Names = ()
     filesystem: Filesystem = "read-only-package"
     network: Network = "off"
     min_isolation: Annotated[int, Meta(ge=0, le=3)] = 1
     deterministic: bool = False
     capabilities: CapabilityPolicies = field(default_factory=CapabilityPolicies)
-    approvals: tuple[Approval, ...] = ()
+    approvals: Annotated[tuple[Approval, ...], Meta(max_length=16)] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.allowed_host_apis:
+            if name not in CAPABILITIES:
+                raise ValueError(unknown_capability(name))
+        force_setattr(self, "allowed_host_apis", _as_set(self.allowed_host_apis))
+        force_setattr(
+            self, "approvals", tuple(sorted(set(self.approvals), key=msgspec.structs.astuple))
+        )
 
     def grants(self, capability: str) -> bool:
         """Whether a call of `capability` is granted, derived controls included.
