@@ -2,26 +2,36 @@
 
 Owns the types. The wire name of each is its `event` tag; each carries the context of its call.
 Values are JSON-ready and bounded; nothing here holds a secret, an input, an output or a path of
-the host (`toolcell.telemetry.redact` is applied by the sinks all the same).
+the host (`toolcell.telemetry` redacts every :data:`FreeText` all the same, before any sink).
+`docs/telemetry.md` lists each type and field; a test holds the two together.
 """
 
 import time
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 __all__ = [
+    "AuditClosed",
+    "AuditOpened",
+    "AuditRecovered",
     "BudgetPreemptFailed",
     "BudgetPreempted",
     "CapabilityCalled",
     "Event",
     "EventContext",
+    "FreeText",
     "MonitorIncident",
     "SandboxSpawned",
     "SandboxTerminated",
     "SandboxViolation",
     "ToolInvocation",
 ]
+
+FreeText = Annotated[str, Meta(extra={"free_text": True})]
+"""Text that somebody else had a hand in (a tool, a caller, an error): redacted and cut on its way
+to the sinks. A plain `str` field holds a name or a code and is only checked for length and
+control characters, which keeps frequent events cheap."""
 
 
 class EventContext(Struct, frozen=True, kw_only=True):
@@ -84,7 +94,7 @@ class SandboxViolation(Event, kw_only=True, tag="tool.sandbox.violation"):
 
     must_persist: ClassVar[bool] = True
     type: str
-    detail: str
+    detail: FreeText
     severity: Literal["hard", "soft"]
 
 
@@ -92,7 +102,7 @@ class ToolInvocation(Event, kw_only=True, tag="tool.invocation"):
     """A call is over. Emitted for each call that got as far as a resolved tool."""
 
     must_persist: ClassVar[bool] = True
-    method: str
+    method: FreeText
     duration_ms: float
     cpu_ms: float
     queue_wait_ms: float
@@ -109,7 +119,7 @@ class SandboxTerminated(Event, kw_only=True, tag="tool.sandbox.terminated"):
     """The cell is gone. `reason`: `completed`, or the code of the error that ended it."""
 
     must_persist: ClassVar[bool] = True
-    reason: str
+    reason: FreeText
 
 
 class CapabilityCalled(Event, kw_only=True, tag="tool.capability"):
@@ -119,7 +129,7 @@ class CapabilityCalled(Event, kw_only=True, tag="tool.capability"):
     status: int
     bytes: int
     duration_ms: float
-    target: str = ""
+    target: FreeText = ""
 
 
 class MonitorIncident(Event, kw_only=True, tag="tool.monitor.incident"):
@@ -128,7 +138,7 @@ class MonitorIncident(Event, kw_only=True, tag="tool.monitor.incident"):
     must_persist: ClassVar[bool] = True
     severity: Literal["info", "warning", "critical"]
     type: str
-    message: str
+    message: FreeText
     details: dict[str, Any] = {}
 
 
@@ -146,4 +156,40 @@ class BudgetPreemptFailed(Event, kw_only=True, tag="tool.budget.preempt_failed")
 
     must_persist: ClassVar[bool] = True
     budget: str
-    reason: str
+    reason: FreeText
+
+
+class AuditOpened(Event, kw_only=True, tag="audit.log.opened"):
+    """First line of an audit log's file, written by the log itself.
+
+    `key_id` names the key without giving it away, `previous` the file that this one continues.
+    """
+
+    must_persist: ClassVar[bool] = True
+    format: int
+    key_id: str
+    previous: str
+
+
+class AuditClosed(Event, kw_only=True, tag="audit.log.closed"):
+    """Last line of an audit log's file that was full: nothing can have followed it there."""
+
+    must_persist: ClassVar[bool] = True
+    next: str
+
+
+class AuditRecovered(Event, kw_only=True, tag="audit.log.recovered"):
+    """The audit log was not as its last writer had left it. Written by the log itself.
+
+    `torn`: a writer was killed in the middle of a line, which its caller never saw succeed.
+    `lost`: sealed lines, up to `last_seq`, were gone from the end. `unproved`: the head record
+    was missing or damaged, so that lines may have been cut. `foreign`: somebody else wrote to it.
+    `bytes` and `sha256` are those of what stands between the last sealed line and this one.
+    """
+
+    must_persist: ClassVar[bool] = True
+    kind: Literal["torn", "lost", "unproved", "foreign"]
+    bytes: int
+    sha256: str
+    first_seq: int
+    last_seq: int
