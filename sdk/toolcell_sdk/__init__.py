@@ -1,0 +1,1 @@
+"""toolcell_sdk: what the author of a tool needs."""
