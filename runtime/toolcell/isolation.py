@@ -266,7 +266,8 @@ def output_trust(
     if level > 0:
         parts.append("trusted")
     outside = policy.allow_network_egress or policy.filesystem == "host"
-    kept = policy.capabilities.kv.namespace and policy.grants("kv.get")
+    reads = policy.grants("kv.get") or policy.grants("kv.list")
+    kept = bool(policy.capabilities.kv.namespace) and reads
     if outside or kept:
         parts.append("untrusted")
     return min(parts, key=_TRUST.index)

@@ -187,14 +187,15 @@ def _denied_capability(name: str, steps: Sequence[Stage]) -> Denial | None:
     for step in steps:
         if step.envelope.grants(name):
             continue
+        whys, fixes = [], []
         if name not in step.envelope.allowed_host_apis:
-            why = f'{step.label}: `allowed_host_apis` lacks "{name}"'
-            remedy = f'add "{name}" to `allowed_host_apis` {step.remedy}'
-        else:
-            switch = "allow_network_egress" if name == "http.fetch" else "allow_file_io"
-            why = f"{step.label}: `{switch}` is false"
-            remedy = f"set `{switch} = true` {step.remedy}"
-        return Denial(grant=name, why=why, remedy=remedy)
+            whys.append(f'`allowed_host_apis` lacks "{name}"')
+            fixes.append(f'add "{name}" to `allowed_host_apis`')
+        switch = _switch(name)
+        if switch and not getattr(step.envelope, switch):
+            whys.append(f"`{switch}` is false")
+            fixes.append(f"set `{switch} = true`")
+        return _denial(name, step, whys, fixes)
     return None
 
 
@@ -204,11 +205,26 @@ def _denied_demand(path: str, demanded: str, steps: Sequence[Stage]) -> Denial |
     for step in steps:
         if field.within(demanded, field.of(derive(step.envelope))):
             continue
+        whys, fixes = [], []
         given = field.of(step.envelope)
-        if field.within(demanded, given):
-            switch = "allow_network_egress" if path == "network" else "allow_file_io"
-            why, fix = f"{step.label}: `{switch}` is false", f"`{switch} = true`"
-        else:
-            why, fix = f'{step.label}: `{path}` is "{given}"', f'`{path} = "{demanded}"`'
-        return Denial(grant=f"{path}={demanded}", why=why, remedy=f"set {fix} {step.remedy}")
+        if not field.within(demanded, given):
+            whys.append(f'`{path}` is "{given}"')
+            fixes.append(f'set `{path} = "{demanded}"`')
+        switch = _switch(path)
+        if switch and not getattr(step.envelope, switch):
+            whys.append(f"`{switch}` is false")
+            fixes.append(f"set `{switch} = true`")
+        return _denial(f"{path}={demanded}", step, whys, fixes)
     return None
+
+
+def _switch(name: str) -> str:
+    """The master switch over a capability or a demand on the cell; empty where there is none."""
+    if name in ("http.fetch", "network"):
+        return "allow_network_egress"
+    return "allow_file_io" if name in FILE_CAPABILITIES or name == "filesystem" else ""
+
+
+def _denial(grant: str, step: Stage, whys: list[str], fixes: list[str]) -> Denial:
+    why = f"{step.label}: {' and '.join(whys)}"
+    return Denial(grant=grant, why=why, remedy=f"{' and '.join(fixes)} {step.remedy}")
