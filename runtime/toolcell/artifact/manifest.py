@@ -129,13 +129,14 @@ def decode_manifest(raw: bytes) -> Manifest:
         )
     try:
         manifest = _DECODER.decode(raw)
+        canonical = manifest.to_bytes()
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise ArtifactRejected(
             f"manifest.json is not valid: {error}",
             remedy="build the artifact again with `toolcell build`",
             status=400,
         ) from None
-    if manifest.to_bytes() != raw:
+    if canonical != raw:
         raise ArtifactRejected(
             "manifest.json is not in canonical form",
             remedy="build the artifact again with `toolcell build`",

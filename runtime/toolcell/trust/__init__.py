@@ -1,0 +1,1 @@
+"""Trust: whose signature counts, from when, until when, and who lost that."""
