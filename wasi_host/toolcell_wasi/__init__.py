@@ -1,0 +1,1 @@
+"""toolcell_wasi: the wasi lane, a WASI 0.2 host and its engine."""

@@ -1,0 +1,53 @@
+"""The compiling child: component on stdin, native code on stdout, a sentence on stderr.
+
+Run as `python -I -m toolcell_wasi.aot.child LIMITS` with an empty environment. It bounds itself
+before it reads a byte: the compiler is large, and its input comes from a publisher whom nobody has
+to trust. A rlimit set here can't be raised again (the hard limit goes with it).
+"""
+
+import json
+import os
+import resource
+import sys
+
+REJECTED = 3
+"""Exit status for a component that wasmtime refuses. Any other failure is the machine's or ours."""
+
+
+def main() -> int:
+    """Compiles stdin to stdout."""
+    limits: dict[str, int] = json.loads(sys.argv[1])
+    bound(limits)
+    from toolcell_wasi.engine import Engine, EngineFailure
+
+    wasm = sys.stdin.buffer.read(limits["input_bytes"] + 1)
+    if len(wasm) > limits["input_bytes"]:
+        return _refuse(f"more than {limits['input_bytes']} bytes")
+    try:
+        compiled = Engine(pooling=False).compile(wasm)
+    except EngineFailure as error:
+        return _refuse(error.message)
+    sys.stdout.buffer.write(compiled)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def bound(limits: dict[str, int]) -> None:
+    """Sets the rlimits, hard and soft. Public so that a test can switch it off."""
+    for which, figure in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, limits["cpu_s"]),
+        (resource.RLIMIT_AS, limits["address_space_bytes"]),
+        (resource.RLIMIT_FSIZE, limits["output_bytes"]),
+        (resource.RLIMIT_NOFILE, limits["open_files"]),
+    ):
+        resource.setrlimit(which, (figure, figure))
+
+
+def _refuse(message: str) -> int:
+    os.write(2, message.encode()[:4096])
+    return REJECTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Runs the compiling child and reads what came of it.
+
+Owns the child's limits, its deadline and the meaning of its end. No pipe is used: input and
+outputs are files in memory, bounded by RLIMIT_FSIZE, so neither side can block the other.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+
+from msgspec import Struct
+
+from toolcell.errors import ArtifactRejected, SandboxSetupError
+from toolcell_wasi.aot.child import REJECTED
+from toolcell_wasi.aot.sealed import SealedFile
+from toolcell_wasi.faults import clean_text
+
+MIB = 1024 * 1024
+MAX_COMPONENT_BYTES = 64 * MIB
+"""A Python tool has 18 MiB, and its compiled form twice that."""
+MAX_COMPILED_BYTES = 512 * MIB
+MAX_MESSAGE_CHARS = 2000
+AT_ONCE = 2
+"""Children at the same time; each takes up to 500 MiB for a Python tool."""
+
+
+class CompileLimits(Struct, frozen=True, kw_only=True):
+    """Ceilings of one compilation. A Python tool takes 4 s of wall time, 7 s of CPU time on two
+    cores and 1.5 GiB of address space.
+    """
+
+    timeout_s: int = 120
+    cpu_s: int = 240
+    address_space_bytes: int = 6 * 1024 * MIB
+    threads: int = 4
+
+
+class Compiler:
+    """Compiles components, each in a child of its own. Thread-safe."""
+
+    def __init__(self, limits: CompileLimits) -> None:
+        self._limits = limits
+        self._places = threading.BoundedSemaphore(AT_ONCE)
+
+    def compile(self, wasm: bytes) -> SealedFile:
+        """Native code of the component `wasm`, sealed. Raises :class:`ArtifactRejected`."""
+        if len(wasm) > MAX_COMPONENT_BYTES:
+            raise ArtifactRejected(
+                f"the component has {len(wasm)} bytes; the limit is {MAX_COMPONENT_BYTES}",
+                status=413,
+            )
+        compiled = SealedFile("toolcell-compiled")
+        try:
+            with (
+                self._places,
+                SealedFile.of("toolcell-component", wasm) as source,
+                SealedFile("toolcell-compiler-says") as says,
+            ):
+                code = self._run(source, compiled, says)
+                self._check(code, says)
+            compiled.seal()
+        except BaseException:
+            compiled.close()
+            raise
+        return compiled
+
+    def _run(self, source: SealedFile, compiled: SealedFile, says: SealedFile) -> int:
+        limits = {
+            "input_bytes": MAX_COMPONENT_BYTES,
+            "output_bytes": MAX_COMPILED_BYTES,
+            "open_files": 64,
+            "cpu_s": self._limits.cpu_s,
+            "address_space_bytes": self._limits.address_space_bytes,
+        }
+        command = [sys.executable, "-I", "-m", "toolcell_wasi.aot.child", json.dumps(limits)]
+        # A compiler thread per core takes address space by the core; memory arenas likewise.
+        environment = {"RAYON_NUM_THREADS": str(self._limits.threads), "MALLOC_ARENA_MAX": "2"}
+        # Opened anew: the child reads from the start, whatever was written through our descriptor.
+        with open(source.path, "rb") as stdin:  # noqa: PTH123 - a descriptor's name, not a path
+            try:
+                return subprocess.run(  # noqa: S603 - our own interpreter and module
+                    command,
+                    env=environment,
+                    cwd="/",
+                    stdin=stdin,
+                    stdout=compiled.fd,
+                    stderr=says.fd,
+                    timeout=self._limits.timeout_s,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                raise ArtifactRejected(
+                    f"compiling the component took longer than {self._limits.timeout_s} s",
+                    status=408,
+                    remedy="make the tool smaller, or raise compile_timeout_s of the wasi lane",
+                ) from None
+            except OSError as error:
+                raise SandboxSetupError(
+                    f"the compiling child can't be started: {error.strerror}",
+                    details={"stage": "compile", "errno": error.errno},
+                ) from None
+
+    def _check(self, code: int, says: SealedFile) -> None:
+        if code == 0:
+            return
+        message = clean_text(says.read(MAX_MESSAGE_CHARS).decode("utf-8", "replace"), 2000).strip()
+        if code == REJECTED:
+            raise ArtifactRejected(f"the component is not valid: {message}", status=400)
+        if code < 0:
+            name = signal.Signals(-code).name
+            raise ArtifactRejected(
+                f"the compiler went over its limits and was ended by {name} "
+                f"(cpu {self._limits.cpu_s} s, address space "
+                f"{self._limits.address_space_bytes // MIB} MiB)",
+                status=413,
+                remedy="make the tool smaller",
+            )
+        raise SandboxSetupError(
+            f"the compiling child failed with status {code}: {message[-500:]}",
+            remedy="check that toolcell is installed for this interpreter",
+            details={"stage": "compile", "errno": 0},
+        )
