@@ -14,7 +14,7 @@ Linux 5.5 or newer on x86-64 or AArch64, and the right to trace an own child. Ca
 import sys
 from pathlib import Path
 
-from toolcell_sdk.hermetic.supervisor import SETUP_FAILED
+from toolcell_sdk.hermetic.kernel import SETUP_FAILED
 
 __all__ = ["SETUP_FAILED", "hermetic_command"]
 

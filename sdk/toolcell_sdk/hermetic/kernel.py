@@ -10,6 +10,9 @@ import platform
 import struct
 from dataclasses import dataclass
 
+SETUP_FAILED = 125
+"""Exit status of the supervisor where the surroundings could not be fixed."""
+
 PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_FILTER_FLAG_NEW_LISTENER = 1 << 3

@@ -16,10 +16,6 @@ import sys
 from toolcell_sdk.hermetic import kernel, vdso
 from toolcell_sdk.hermetic.answers import Answers
 
-SETUP_FAILED = 125
-"""Exit status where a stage of the set-up failed; the program did not run."""
-
-
 def _child(machine: kernel.Machine, channel: socket.socket, argv: list[str]) -> None:
     try:
         kernel.ask_to_be_traced()
@@ -29,7 +25,7 @@ def _child(machine: kernel.Machine, channel: socket.socket, argv: list[str]) -> 
     except OSError as error:
         os.write(2, f"hermetic set-up failed: {error}\n".encode())
     finally:
-        os._exit(SETUP_FAILED)
+        os._exit(kernel.SETUP_FAILED)
 
 
 def _serve(listener: int, answers: Answers) -> None:
@@ -59,7 +55,7 @@ def run(argv: list[str], root: str) -> int:
     machine = kernel.machine()
     if machine is None:
         os.write(2, b"hermetic set-up failed: not 64-bit Linux on x86-64 or AArch64\n")
-        return SETUP_FAILED
+        return kernel.SETUP_FAILED
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -70,7 +66,7 @@ def run(argv: list[str], root: str) -> int:
     ours.close()
     _pid, status = os.waitpid(pid, 0)
     if listener is None or not os.WIFSTOPPED(status) or os.WSTOPSIG(status) != signal.SIGTRAP:
-        return SETUP_FAILED
+        return kernel.SETUP_FAILED
     vdso.freeze(pid)
     kernel.detach(pid)
     answers = Answers(machine, root)

@@ -1,0 +1,183 @@
+"""From a type hint to a `Shape`: the walk, and the definitions that it collects.
+
+Owns which types are supported; a type that is not raises `SchemaError` with what to use instead,
+and `toolcell_sdk.method` adds the function and the parameter. Standard library only.
+"""
+
+import dataclasses
+import enum
+import types
+import typing
+from typing import Any
+
+from toolcell_sdk.errors import SchemaError
+from toolcell_sdk.shapes import containers, records, scalars
+from toolcell_sdk.shapes.base import Field, Shape
+from toolcell_sdk.shapes.constraints import constrained
+from toolcell_sdk.shapes.records import Part
+
+__all__ = ["Resolver"]
+
+_QUALIFIERS = {typing.Required, typing.NotRequired, getattr(typing, "ReadOnly", None)}
+_SUPPORTED = (
+    "str, int, float, bool, None, bytes, list, dict[str, T], tuple, set, Optional, Union, Literal, "
+    "Enum, dataclass, TypedDict, Any"
+)
+_INSTEAD = {
+    "datetime": "take an ISO 8601 `str`",
+    "date": "take an ISO 8601 `str`",
+    "Decimal": "take a `str`",
+    "Path": "take a `str`",
+    "UUID": "take a `str`",
+    "complex": "take two `float`s",
+    "Callable": "JSON carries no functions",
+}
+
+
+class Resolver:
+    """Resolves the hints of one method. `definitions` is its `$defs`, by name."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, dict[str, Any]] = {}
+        self._named: dict[type, str] = {}
+        self._shapes: dict[type, Shape] = {}
+
+    def resolve(self, hint: Any) -> Shape:
+        """The shape of `hint`, with forward references already evaluated."""
+        if hint is Any or hint is object:
+            return scalars.ANY
+        if isinstance(hint, (type, types.NoneType)) and hint in scalars.SCALARS:
+            return scalars.SCALARS[hint]
+        origin = typing.get_origin(hint)
+        if origin is not None:
+            return self._generic(hint, origin, typing.get_args(hint))
+        if isinstance(hint, typing.NewType):
+            return self.resolve(hint.__supertype__)
+        if hasattr(hint, "__value__"):  # PEP 695: type Name = ...
+            return self.resolve(hint.__value__)
+        if isinstance(hint, type):
+            return self._class(hint)
+        raise self._unsupported(hint)
+
+    def with_definitions(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """`schema` as a document of its own: with the `$defs` that it refers to."""
+        return {**schema, "$defs": self.definitions} if self.definitions else schema
+
+    def _generic(self, hint: Any, origin: Any, args: tuple[Any, ...]) -> Shape:
+        if origin is typing.Annotated:
+            return self._annotated(args)
+        if origin in {typing.Union, types.UnionType}:
+            return containers.union([self.resolve(arm) for arm in args])
+        if origin is typing.Literal:
+            return self._literal(args)
+        if origin in _QUALIFIERS:
+            return self.resolve(args[0])
+        if origin is tuple:
+            return self._tuple(args)
+        if origin in {list, typing.List}:  # noqa: UP006 - what an older hint says
+            return containers.array(self.resolve(args[0]))
+        if origin in {set, frozenset}:
+            return containers.unique_array(self.resolve(args[0]), origin)
+        if origin is dict:
+            if args[0] is not str:
+                raise SchemaError("the keys of a dict must be `str`: JSON has no others")
+            return containers.mapping(self.resolve(args[1]))
+        if isinstance(origin, type) and origin.__module__ == "collections.abc":
+            raise SchemaError(f"`{origin.__name__}` is an interface: write `list` or `dict`")
+        raise self._unsupported(hint)
+
+    def _annotated(self, args: tuple[Any, ...]) -> Shape:
+        shape = self.resolve(args[0])
+        for extra in args[1:]:
+            if isinstance(extra, str):
+                shape = constrained(shape, Field(description=extra))
+            elif isinstance(extra, Field):
+                shape = constrained(shape, extra)
+        return shape
+
+    def _literal(self, values: tuple[Any, ...]) -> Shape:
+        for value in values:
+            if not isinstance(value, (str, int, bool, type(None))):
+                raise SchemaError(f"the literal {value!r} is not a JSON scalar")
+        return scalars.literal(values)
+
+    def _tuple(self, args: tuple[Any, ...]) -> Shape:
+        if len(args) == 2 and args[1] is Ellipsis:
+            return containers.array(self.resolve(args[0]), tuple)
+        return containers.fixed_array([self.resolve(arg) for arg in args if arg != ()])
+
+    def _class(self, kind: type) -> Shape:
+        if kind is list:
+            return containers.array(scalars.ANY)
+        if kind is tuple:
+            return containers.array(scalars.ANY, tuple)
+        if kind is dict:
+            return containers.mapping(scalars.ANY)
+        if kind in {set, frozenset}:
+            return containers.unique_array(scalars.ANY, kind)
+        if issubclass(kind, enum.Enum):
+            return scalars.enumeration(kind)
+        if dataclasses.is_dataclass(kind):
+            return self._record(kind, is_typed_dict=False)
+        if typing.is_typeddict(kind):
+            return self._record(kind, is_typed_dict=True)
+        raise self._unsupported(kind)
+
+    def _record(self, kind: type, *, is_typed_dict: bool) -> Shape:
+        if kind in self._shapes:
+            return self._shapes[kind]
+        name = self._name(kind)
+        parts: list[Part] = []
+        reference = {"$ref": f"#/$defs/{name}"}
+        shape = records.data_class(kind, lambda: parts, reference)
+        if is_typed_dict:
+            shape = records.typed_dict(kind.__name__, lambda: parts, reference)
+        # Known before its parts are: a class may refer to itself.
+        self._shapes[kind] = shape
+        self.definitions[name] = {}
+        parts += self._typed_dict_parts(kind) if is_typed_dict else self._dataclass_parts(kind)
+        self.definitions[name].update(records.object_schema(parts))
+        return shape
+
+    def _dataclass_parts(self, kind: type) -> list[Part]:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        parts = []
+        for field in dataclasses.fields(kind):
+            if not field.init:
+                continue
+            shape = self._part(kind, field.name, hints[field.name])
+            default: Any = field.default
+            if field.default_factory is not dataclasses.MISSING:
+                default = field.default_factory()
+            if default is dataclasses.MISSING:
+                parts.append(Part(field.name, shape, required=True))
+            else:
+                parts.append(Part(field.name, shape, required=False, default=default))
+        return parts
+
+    def _typed_dict_parts(self, kind: Any) -> list[Part]:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        return [
+            Part(name, self._part(kind, name, hint), required=name in kind.__required_keys__)
+            for name, hint in hints.items()
+        ]
+
+    def _part(self, kind: type, name: str, hint: Any) -> Shape:
+        try:
+            return self.resolve(hint)
+        except SchemaError as error:
+            raise SchemaError(f"{kind.__name__}.{name}: {error}") from None
+
+    def _name(self, kind: type) -> str:
+        name = kind.__name__
+        number = 2
+        while name in self.definitions and self._named.get(kind) != name:
+            name = f"{kind.__name__}{number}"
+            number += 1
+        self._named[kind] = name
+        return name
+
+    def _unsupported(self, hint: Any) -> SchemaError:
+        name = getattr(hint, "__name__", None) or str(hint)
+        instead = _INSTEAD.get(name, f"the supported types are {_SUPPORTED}")
+        return SchemaError(f"the type `{name}` has no JSON form; {instead}")
