@@ -34,11 +34,13 @@ ToolName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*\Z", max_le
 Version = Annotated[
     str,
     Meta(
-        pattern=r"^(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})(-(a|b|rc)\.?[0-9]{1,8})?\Z",
+        pattern=r"^(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})(-(a|b|rc)(0|[1-9][0-9]{0,7}))?\Z",
         max_length=40,
     ),
 ]
-"""`MAJOR.MINOR.PATCH` and an optional pre-release `-a1`, `-b1` or `-rc1`."""
+"""`MAJOR.MINOR.PATCH` and an optional pre-release `-a1`, `-b1` or `-rc1`.
+
+One version has one text, so two texts are two versions."""
 MethodName = Annotated[str, Meta(pattern=r"^[a-z][a-zA-Z0-9_]*\Z", max_length=64)]
 ClassName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*\Z", max_length=64)]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -116,7 +118,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(Manifest)
 
 
-def decode_manifest(raw: bytes) -> Manifest:
+def decode_manifest(raw: bytes | memoryview) -> Manifest:
     """Decodes `raw`. Anything unknown, missing or out of range is an :class:`ArtifactRejected`.
 
     Bytes that are not the canonical form are refused too: one manifest has one byte sequence,
@@ -125,7 +127,9 @@ def decode_manifest(raw: bytes) -> Manifest:
     if len(raw) > MAX_MANIFEST_BYTES:
         raise ArtifactRejected(
             f"manifest.json has {len(raw)} bytes; the limit is {MAX_MANIFEST_BYTES}",
+            remedy="shorten the descriptions and schemas of its methods",
             status=413,
+            details={"reason": "too_large", "limit": MAX_MANIFEST_BYTES, "value": len(raw)},
         )
     try:
         manifest = _DECODER.decode(raw)
@@ -135,11 +139,13 @@ def decode_manifest(raw: bytes) -> Manifest:
             f"manifest.json is not valid: {error}",
             remedy="build the artifact again with `toolcell build`",
             status=400,
+            details={"reason": "manifest"},
         ) from None
     if canonical != raw:
         raise ArtifactRejected(
             "manifest.json is not in canonical form",
             remedy="build the artifact again with `toolcell build`",
             status=400,
+            details={"reason": "manifest"},
         )
     return manifest

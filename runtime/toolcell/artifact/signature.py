@@ -21,7 +21,7 @@ __all__ = ["PREDICATE_TYPE", "manifest_digest", "sign_manifest", "verify_signatu
 PREDICATE_TYPE: Final = "urn:toolcell:artifact:v1"
 
 
-def manifest_digest(raw_manifest: bytes) -> str:
+def manifest_digest(raw_manifest: bytes | memoryview) -> str:
     """`sha256:<hex>` of a manifest: the digest that names an artifact."""
     return f"sha256:{hashlib.sha256(raw_manifest).hexdigest()}"
 
