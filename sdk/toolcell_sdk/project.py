@@ -150,16 +150,15 @@ def load_project(path: Path | str) -> Project:
     tables = _read(file)
     for name, table in tables.items():
         _check_table(file, name, table)
-    tool = tables.get("tool", {})
+    tool: dict[str, Any] = tables.get("tool", {})
     for name in _REQUIRED:
         if name not in tool:
             raise ProjectError(f"{file}: [tool] has no `{name}`; it needs {', '.join(_REQUIRED)}")
-    return Project(
-        folder=file.parent,
-        limits=tables.get("limits", {}),
-        sandbox=tables.get("sandbox", {}),
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in tool.items()},
-    )
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in tool.items()
+    }
+    fields |= {"limits": tables.get("limits", {}), "sandbox": tables.get("sandbox", {})}
+    return Project(folder=file.parent, **fields)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import sys
 from toolcell_sdk.hermetic import kernel, vdso
 from toolcell_sdk.hermetic.answers import Answers
 
+
 def _child(machine: kernel.Machine, channel: socket.socket, argv: list[str]) -> None:
     try:
         kernel.ask_to_be_traced()
