@@ -118,7 +118,7 @@ class PolicyBook:
         found = effective(manifest, grant, _find_masks(masks, catalog))
         return Ruling(
             envelope=found.envelope,
-            digest=policy_digest(found.envelope, self._key),
+            digest=self.digest(found.envelope),
             denied=found.denied,
             policy=grant.name,
             origin=grant.origin,
@@ -137,6 +137,10 @@ class PolicyBook:
     def chosen_by(self, manifest: Manifest) -> Grant:
         """The class that `manifest` gets where nobody names a policy. May be refused."""
         return _chosen_by(manifest, self._library().catalog)
+
+    def digest(self, envelope: PolicyEnvelope) -> str:
+        """The policy digest of `envelope` under this installation's key."""
+        return policy_digest(envelope, self._key)
 
     def catalog(self) -> Catalog:
         """Every shipped class and mask and every one of the home's files."""

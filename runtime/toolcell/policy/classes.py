@@ -97,8 +97,7 @@ def _resolve(
             problems.append(_wrong(chain[-1], message, nearest(name, [*specs, *grants])))
             return
         if specs[name] in chain:
-            loop = " → ".join([*(spec.name for spec in chain), name])
-            problems.append(_wrong(chain[0], f"a circle of `extends`: {loop}", "break it"))
+            problems.append(_circle(chain[chain.index(specs[name]) :]))
             return
         chain.append(specs[name])
         if len(chain) > MAX_DEPTH:
@@ -118,6 +117,14 @@ def _resolve(
             description=spec.description,
             manifest_may_choose=spec.manifest_may_choose,
         )
+
+
+def _circle(loop: list[ClassSpec]) -> Problem:
+    """The same problem from whichever of its classes the circle was entered."""
+    start = loop.index(min(loop, key=lambda spec: spec.name))
+    turned = [*loop[start:], *loop[:start]]
+    names = " → ".join([*(spec.name for spec in turned), turned[0].name])
+    return _wrong(turned[0], f"a circle of `extends`: {names}", "let one start from another class")
 
 
 def _wrong(spec: ClassSpec, message: str, remedy: str) -> Problem:

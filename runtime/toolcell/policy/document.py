@@ -52,7 +52,10 @@ class ClassSpec(Struct, frozen=True, kw_only=True):
 
 
 class Document(Struct, kw_only=True):
-    """A file's content. `policy` is its one policy, where it is a file of that kind."""
+    """A file's content, to be believed only where there was no problem in it.
+
+    `policy` is the name of its one policy, where it is a file of that kind.
+    """
 
     classes: list[ClassSpec] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
@@ -61,10 +64,6 @@ class Document(Struct, kw_only=True):
     def names(self) -> list[str]:
         """The names that it defines."""
         return [*(spec.name for spec in self.classes), *(mask.name for mask in self.masks)]
-
-
-class _MaskHead(Struct, frozen=True, kw_only=True):
-    description: Description = ""
 
 
 _CLASS_KEYS = ("extends", "description", "manifest_may_choose")
@@ -129,15 +128,12 @@ def _class(
     problems: list[Problem],
     extra: tuple[str, ...] = (),
 ) -> ClassSpec | None:
+    """The class, without what is wrong in it, so that others that extend it can be checked too."""
     head = {key: table[key] for key in _CLASS_KEYS if key in table}
     body = {key: value for key, value in table.items() if key not in head}
-    before = len(problems)
-    for key, value in {"name": name, **head}.items():
-        _value(ClassSpec, key, value, where, problems, name="x", origin="")
+    checked = _head(name, head, where, problems)
     values = _fields(body, where, problems, keys=(*_CLASS_KEYS, *extra))
-    if len(problems) > before:
-        return None
-    return ClassSpec(name=name, origin=origin, values=values, **head)
+    return ClassSpec(origin=origin, values=values, **checked) if "name" in checked else None
 
 
 def _mask(
@@ -145,14 +141,21 @@ def _mask(
 ) -> Mask | None:
     head = {key: table[key] for key in _MASK_KEYS if key in table}
     body = {key: value for key, value in table.items() if key not in head}
-    before = len(problems)
-    _value(ClassSpec, "name", name, where, problems, name="x", origin="")
-    for key, value in head.items():
-        _value(_MaskHead, key, value, where, problems)
+    checked = _head(name, head, where, problems)
     values = _fields(body, where, problems, keys=_MASK_KEYS, mask=True)
-    if len(problems) > before:
-        return None
-    return Mask(name=name, values=values, origin=origin, **head)
+    return Mask(origin=origin, values=values, **checked) if "name" in checked else None
+
+
+def _head(
+    name: Any, head: Mapping[str, Any], where: str, problems: list[Problem]
+) -> dict[str, Any]:
+    """Those of the name and the keys that are no fields of the envelope that are right."""
+    given = {"name": name, **head}
+    checked = {
+        key: _value(ClassSpec, key, value, where, problems, name="x", origin="")
+        for key, value in given.items()
+    }
+    return {key: value for key, value in checked.items() if value is not None}
 
 
 def parse_mask(raw: Mapping[str, Any], name: str) -> Mask:
@@ -186,7 +189,8 @@ def _fields(
                 problems.append(_unknown(where, path, names, prefix))
             elif not (isinstance(known[key], type) and issubclass(known[key], Struct)):
                 checked = _value(kind, key, _dated(key, value), where, problems, prefix=prefix)
-                values[path] = checked
+                if checked is not None:
+                    values[path] = checked
             elif isinstance(value, Mapping):
                 pending.append((f"{path}.", known[key], value))
             else:
@@ -219,7 +223,7 @@ def _value(
     prefix: str = "",
     **others: Any,
 ) -> Any:
-    """`value` as the field `key` of `kind`, normalised; a problem where it can't be one."""
+    """`value` as the field `key` of `kind`, normalised; None and a problem where it can't be."""
     try:
         return getattr(msgspec.convert({**others, key: value}, kind), key)
     except msgspec.ValidationError as error:

@@ -1,23 +1,22 @@
 """The policies that are in force at one moment: shipped classes, the home's files, named files.
 
 Owns the loading of all of them into one immutable catalog per file named, and the stamps by which
-a change is noticed. It composes nothing. Called by `toolcell.policy.book`, and by
-`toolcell policy check` for the full list of problems.
+a change is noticed. It composes nothing. Called by `toolcell.policy.book`.
 """
 
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
 
 from toolcell.errors import ConfigError
-from toolcell.policy.approvals import missing_approvals
 from toolcell.policy.classes import Catalog, extend, nearest, shipped
 from toolcell.policy.compose import Grant
 from toolcell.policy.document import Document, Problem, parse, refuse
-from toolcell.policy.files import Stamp, policy_files, read_policy_file, stamp_of
+from toolcell.policy.files import PolicyFile, Stamp, policy_files, read_policy_file, stamp_of
 
-__all__ = ["Library", "is_file_name", "problems_in"]
+__all__ = ["Library", "NamedFile", "beside", "is_file_name", "together"]
 
 MAX_NAMED_FILES = 256
 """Files outside the home that one library keeps; naming one more is refused."""
@@ -46,23 +45,12 @@ class Library:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._stamps: dict[Path, Stamp] = {}
         self._named: dict[Path, NamedFile] = {}
         self._paths = tuple(policy_files(folder)) if folder is not None else ()
-        self.catalog = self._load_home()
-
-    def _load_home(self) -> Catalog:
-        together, problems = Document(), list[Problem]()
-        for path in self._paths:
-            file = read_policy_file(path, ours=True)
-            self._stamps[path] = file.stamp
-            document, found = parse(file.raw, f"policies/{path.name}", path.stem)
-            together.classes += document.classes
-            together.masks += document.masks
-            problems += found
-        catalog, found = extend(shipped(), together)
-        refuse([*problems, *found])
-        return catalog
+        read = [read_policy_file(path, ours=True) for path in self._paths]
+        self._stamps: dict[Path, Stamp] = {file.path: file.stamp for file in read}
+        self.catalog, problems = together(read)
+        refuse(problems)
 
     def file(self, path: Path) -> NamedFile:
         """What `path` holds, next to the home's policies. Read once."""
@@ -79,9 +67,8 @@ class Library:
 
     def _load_named(self, path: Path) -> NamedFile:
         file = read_policy_file(path, ours=False)
-        document, problems = parse(file.raw, str(path), path.stem)
-        catalog, found = _add(self.catalog, document)
-        refuse([*problems, *found])
+        document, catalog, problems = beside(self.catalog, file)
+        refuse(problems)
         self._stamps[path] = file.stamp
         own = tuple(spec.name for spec in document.classes)
         policy = document.policy or (own[0] if len(own) == 1 else None)
@@ -128,14 +115,28 @@ def is_file_name(reference: str) -> bool:
     return "/" in reference or reference.partition("#")[0].endswith(".toml")
 
 
-def _add(catalog: Catalog, document: Document) -> tuple[Catalog, list[Problem]]:
-    """`catalog` and a named file, whose names hide those of the home but not the shipped ones."""
+def together(files: Iterable[PolicyFile]) -> tuple[Catalog, list[Problem]]:
+    """The shipped classes and the files of a home, which may extend each other's classes."""
+    together, problems = Document(), list[Problem]()
+    for file in files:
+        document, found = parse(file.raw, f"policies/{file.path.name}", file.path.stem)
+        together.classes += document.classes
+        together.masks += document.masks
+        problems += found
+    catalog, found = extend(shipped(), together)
+    return catalog, [*problems, *found]
+
+
+def beside(home: Catalog, file: PolicyFile) -> tuple[Document, Catalog, list[Problem]]:
+    """`home` and a named file, whose names hide those of the home but not the shipped ones."""
+    document, problems = parse(file.raw, str(file.path), file.path.stem)
     own = set(document.names()) - set(shipped().entries())
     base = Catalog(
-        grants={name: grant for name, grant in catalog.grants.items() if name not in own},
-        masks={name: mask for name, mask in catalog.masks.items() if name not in own},
+        grants={name: grant for name, grant in home.grants.items() if name not in own},
+        masks={name: mask for name, mask in home.masks.items() if name not in own},
     )
-    return extend(base, document)
+    catalog, found = extend(base, document)
+    return document, catalog, [*problems, *found]
 
 
 def _named(catalog: Catalog, name: str) -> Grant:
@@ -150,27 +151,3 @@ def _named(catalog: Catalog, name: str) -> Grant:
         f"no policy class `{name[:80]}`",
         remedy=f"{nearest(name, catalog.grants)}; or name a file (*.toml)",
     )
-
-
-def problems_in(path: Path, home: Catalog) -> list[Problem]:
-    """Everything that is wrong with the file at `path`, seen next to `home`; empty where nothing.
-
-    Lacking approvals are problems here, though a call is what they stop.
-    """
-    try:
-        file = read_policy_file(path, ours=False)
-    except ConfigError as error:
-        return [Problem(where=str(path), message=error.message, remedy=error.remedy)]
-    document, problems = parse(file.raw, str(path), path.stem)
-    catalog, found = _add(home, document)
-    problems += found
-    if not document.classes and not document.masks and not problems:
-        remedy = "write fields, [classes.NAME] or [masks.NAME]"
-        problems.append(Problem(where=str(path), message="it holds no policy", remedy=remedy))
-    for spec in document.classes:
-        grant = catalog.grants.get(spec.name)
-        for lack in missing_approvals(grant.envelope) if grant is not None else ():
-            remedy = "add [[approvals]] with grants, who, when, why"
-            message = f"class `{spec.name}`: {lack}"
-            problems.append(Problem(where=str(path), message=message, remedy=remedy))
-    return problems

@@ -1,0 +1,235 @@
+"""`toolcell policy`: show, check and explain policies.
+
+Owns the printing. What is printed comes from `toolcell.policy`; nothing here decides anything.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from toolcell.artifact.manifest import MAX_MANIFEST_BYTES, Manifest
+from toolcell.errors import ConfigError
+from toolcell.home import Home
+from toolcell.policy.book import PolicyBook
+from toolcell.policy.compose import Grant, Mask, effective
+from toolcell.policy.explain import Row, explain, matters
+from toolcell.policy.fields import FIELDS, flatten
+from toolcell.policy.review import Review, review
+
+__all__ = ["policy_command"]
+
+
+@click.group("policy")
+def policy_command() -> None:
+    """Show, check and explain policies: what calls may use, and why."""
+
+
+@policy_command.command("show")
+@click.argument("policy", metavar="[NAME|FILE]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def show_command(home: str | None, policy: str | None, as_json: bool) -> None:
+    """List the policies, or show every field of one.
+
+    NAME is a class or a mask; FILE a policy file, FILE#NAME where it holds several.
+    """
+    book = PolicyBook(Home(home))
+    if policy is None:
+        _show_all(book, as_json=as_json)
+        return
+    catalog = book.catalog()
+    entry = catalog.masks.get(policy) or book.grant(policy)
+    about = {"name": entry.name, "origin": entry.origin, "description": entry.description}
+    if isinstance(entry, Mask):
+        values = dict(entry.values)
+        content = {"mask": values}
+    else:
+        values = flatten(entry.envelope)
+        content = {"envelope": msgspec.to_builtins(entry.envelope)}
+    if as_json:
+        _print_json({**about, **content})
+        return
+    click.echo(f"{entry.name} ({entry.origin})")
+    if entry.description:
+        click.echo(f"  {entry.description}")
+    click.echo()
+    rows = [(path, _shown(value), FIELDS[path].unit) for path, value in values.items()]
+    _print_table(("FIELD", "VALUE", "UNIT"), rows)
+
+
+def _show_all(book: PolicyBook, *, as_json: bool) -> None:
+    catalog = book.catalog()
+    if as_json:
+        _print_json(
+            {
+                kind: [
+                    {"name": each.name, "origin": each.origin, "description": each.description}
+                    for each in entries
+                ]
+                for kind, entries in (
+                    ("classes", catalog.grants.values()),
+                    ("masks", catalog.masks.values()),
+                )
+            }
+        )
+        return
+    for title, entries in (("CLASS", catalog.grants.values()), ("MASK", catalog.masks.values())):
+        rows = [(each.name, each.origin, each.description) for each in entries]
+        _print_table((title, "FROM", ""), rows)
+        click.echo()
+
+
+@policy_command.command("check")
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def check_command(home: str | None, files: tuple[Path, ...], as_json: bool) -> None:
+    """List everything that is wrong with policy files; by default, those of the home folder.
+
+    Exit status 2 where there is a problem. A note is no problem: it is valid, and may not be what
+    was meant.
+    """
+    folder = Home(home).policies
+    paths = [path.absolute() for path in files] or sorted(folder.glob("*.toml"))
+    reviews = review(paths, folder)
+    if as_json:
+        _print_json({"files": [msgspec.to_builtins(_plain(each)) for each in reviews]})
+    else:
+        for each in reviews:
+            _show_review(each)
+        if not reviews:
+            click.echo(f"no policy files in {folder}")
+    sys.exit(2 if any(each.problems for each in reviews) else 0)
+
+
+def _plain(review: Review) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(review), "path": str(review.path)}
+
+
+def _show_review(review: Review) -> None:
+    held = f"{len(review.classes)} classes, {len(review.masks)} masks"
+    wrong = f"{len(review.problems)} problems" if review.problems else "ok"
+    click.echo(f"{review.path}: {wrong} ({held})")
+    for problem in review.problems:
+        click.echo(f"  {str(problem).removeprefix(f'{review.path}: ')}")
+        if problem.remedy:
+            click.echo(f"    remedy: {problem.remedy}")
+    for note in review.notes:
+        click.echo(f"  note: {note}")
+
+
+@policy_command.command("explain")
+@click.argument("tool", metavar="TOOL|ARTIFACT|MANIFEST")
+@click.option("--policy", "-p", metavar="NAME|FILE", help="[default: the manifest's class]")
+@click.option(
+    "--mask", "-m", "masks", multiple=True, metavar="NAME", help="Narrow by this; repeat."
+)
+@click.option("--all", "everything", is_flag=True, help="Also what can make no difference.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def explain_command(
+    home: str | None,
+    tool: str,
+    policy: str | None,
+    masks: tuple[str, ...],
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Show what TOOL would get: asked for, granted, effective, and which step decided.
+
+    The argument is a tool of the registry (NAME or NAME@RANGE), an artifact (*.tool), or a
+    manifest (*.json). Exit status 1 where the policy as such is refused.
+    """
+    place = Home(home)
+    book = PolicyBook(place)
+    manifest = _manifest(place, tool)
+    grant = book.grant(policy) if policy else book.chosen_by(manifest)
+    narrowing = book.masks(masks, policy)
+    found = effective(manifest, grant, narrowing)
+    rows = explain(manifest, grant, narrowing)
+    if not everything:
+        rows = [row for row in rows if matters(row.field, found.envelope)]
+    digest = book.digest(found.envelope)
+    if as_json:
+        _print_json(
+            {
+                "tool": manifest.name,
+                "version": manifest.version,
+                "policy": grant.name,
+                "origin": grant.origin,
+                "masks": [mask.name for mask in narrowing],
+                "policy_digest": digest,
+                "fields": rows,
+                "denied": found.denied,
+            }
+        )
+        return
+    _show_explained(manifest, grant, narrowing, rows)
+    click.echo()
+    for denial in found.denied:
+        click.echo(f"denied: {denial.grant}: {denial.why}")
+        click.echo(f"  remedy: {denial.remedy}")
+    click.echo(f"policy digest: {digest}")
+
+
+def _show_explained(
+    manifest: Manifest, grant: Grant, masks: Sequence[Grant | Mask], rows: Sequence[Row]
+) -> None:
+    narrowed = "".join(f", mask `{mask.name}`" for mask in masks)
+    click.echo(f"{manifest.name} {manifest.version} under policy `{grant.name}`{narrowed}")
+    click.echo()
+    _print_table(
+        ("FIELD", "REQUESTED", "GRANTED", "EFFECTIVE", "WHY"),
+        [
+            (
+                row.field,
+                "-" if row.requested is None else _shown(row.requested),
+                _shown(row.granted),
+                _shown(row.effective),
+                row.why,
+            )
+            for row in rows
+        ],
+    )
+
+
+def _manifest(home: Home, tool: str) -> Manifest:
+    """The manifest of `tool`. A bare manifest is nobody's word: it is only read, nothing is run."""
+    path = Path(tool)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_MANIFEST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{tool} can't be read: {error.strerror}", remedy="check it") from None
+    if len(raw) > MAX_MANIFEST_BYTES:
+        raise ConfigError(f"{tool} has more than {MAX_MANIFEST_BYTES} bytes")
+    try:
+        return msgspec.json.decode(raw, type=Manifest)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{tool} is not a manifest: {error}") from None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(_shown(each) for each in value) or "(none)"
+    if isinstance(value, msgspec.Struct):
+        return " ".join(str(each) for each in msgspec.structs.astuple(value))
+    return str(value) if value != "" else "(none)"
+
+
+def _print_json(value: Any) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Aligned columns, never cut: what a policy says is not abbreviated."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    for row in (head, *rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo(line.rstrip())
