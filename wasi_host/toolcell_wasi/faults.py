@@ -18,11 +18,20 @@ from toolcell.errors import (
 )
 from toolcell_wasi.cell import Cell
 from toolcell_wasi.cell.violations import ForbiddenImport, GuestExit, GuestViolation
-from toolcell_wasi.engine import EngineFailure, StackTooSmall, TrapCode, Trapped, ValueTooLarge
+from toolcell_wasi.engine import (
+    EngineFailure,
+    ResultTooLarge,
+    StackTooSmall,
+    TrapCode,
+    Trapped,
+    ValueTooLarge,
+)
 
 MIB = 1024 * 1024
 MAX_DETAIL_CHARS = 8192
 MAX_MESSAGE_CHARS = 500
+LAST_WORDS_CHARS = 800
+"""How near the end of its text a guest must speak of memory to be believed."""
 
 # C0 and C1 controls but tab and newline, and the marks that reorder what a terminal shows.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -31,6 +40,9 @@ _OUT_OF_MEMORY = re.compile(
 )
 """What CPython, Rust, Go and QuickJS, and C++ say when `memory.grow` was refused. The C API tells
 nobody that its limiter refused, so the guest's own word has to do; it only picks a sentence."""
+
+_PANIC_LINES = ("note: run with `RUST_BACKTRACE", "thread '", "Python function threw an unexpected")
+"""What componentize-py's runtime adds to every uncaught exception."""
 
 _GUEST_STATUSES = {int(status) for status in Status if status not in {Status.OK, Status.CANCELLED}}
 
@@ -45,7 +57,7 @@ def fault_of_record(record: dict[str, Any], cell: Cell) -> ToolFault:
     """The error for a `fault` that the guest returned."""
     message = clean_text(str(record["message"]), MAX_MESSAGE_CHARS).replace("\n", " ").strip()
     detail = clean_text(str(record["detail"]), MAX_DETAIL_CHARS)
-    if _OUT_OF_MEMORY.search(message) or _OUT_OF_MEMORY.search(detail[-200:]):
+    if _OUT_OF_MEMORY.search(f"{message}\n{detail[-LAST_WORDS_CHARS:]}"):
         return _out_of_memory(cell, detail)
     status = record["status"] if record["status"] in _GUEST_STATUSES else Status.TOOL_FAULT
     return ToolFault(message or "the tool returned a fault", status=status, guest_detail=detail)
@@ -74,12 +86,10 @@ def fault_of(error: Exception, cell: Cell, fuel_used: int) -> ToolcellError:
                 guest_detail=detail,
             )
         case ValueTooLarge():
-            return LimitExceeded(
-                "max_message_bytes",
-                allowed=error.allowed,
-                used=error.used,
-                message=f"a host call handed over {error.used} {error.unit}; "
-                f"the limit is {error.allowed}",
+            return ToolFault(
+                f"a host call handed over {error.used} {error.unit}; its limit is {error.allowed}",
+                status=Status.TOO_LARGE,
+                details={"allowed": error.allowed, "used": error.used},
                 guest_detail=detail,
             )
         case Trapped():
@@ -95,9 +105,14 @@ def fault_of(error: Exception, cell: Cell, fuel_used: int) -> ToolcellError:
     return InternalError(f"a host function failed ({type(error).__name__})")
 
 
-def output_too_large(error: ValueTooLarge) -> LimitExceeded:
+def output_too_large(error: ResultTooLarge) -> LimitExceeded:
     """The error for a result that is over `max_output_bytes`."""
-    return LimitExceeded("max_output_bytes", allowed=error.allowed, used=error.used)
+    return LimitExceeded(
+        "max_output_bytes",
+        allowed=error.allowed,
+        used=error.used,
+        message=f"the tool's result has {error.used} bytes; max_output_bytes is {error.allowed}",
+    )
 
 
 def _fault_of_trap(trap: Trapped, cell: Cell, fuel_used: int, detail: str) -> ToolcellError:
@@ -126,13 +141,22 @@ def _fault_of_trap(trap: Trapped, cell: Cell, fuel_used: int, detail: str) -> To
                 remedy="run fewer calls at once, or raise `cells` in the settings of the wasi lane",
                 details={"feature": "free-cell"},
             )
-    if _OUT_OF_MEMORY.search(detail[-200:]):
+    if _OUT_OF_MEMORY.search(detail[-LAST_WORDS_CHARS:]):
         return _out_of_memory(cell, detail)
-    what = "aborted" if trap.code is TrapCode.UNREACHABLE else "trapped"
+    if trap.code is TrapCode.UNREACHABLE:
+        message = f"the tool aborted: {_last_words(detail) or trap.message}"
+    else:
+        message = f"the tool trapped: {trap.message}"
     return ToolFault(
-        f"the tool {what}: {clean_text(trap.message, MAX_MESSAGE_CHARS)}",
+        clean_text(message, MAX_MESSAGE_CHARS),
         guest_detail=detail or clean_text(trap.backtrace, MAX_DETAIL_CHARS),
     )
+
+
+def _last_words(stderr: str) -> str:
+    """The last line that says something; for an uncaught exception that is the exception."""
+    lines = (line.strip() for line in reversed(stderr.splitlines()))
+    return next((line for line in lines if line and not line.startswith(_PANIC_LINES)), "")
 
 
 def _out_of_memory(cell: Cell, detail: str) -> LimitExceeded:

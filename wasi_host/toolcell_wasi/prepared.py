@@ -13,7 +13,7 @@ from toolcell.lane import Outcome, Request
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.session import Session
 from toolcell_wasi.cell import Cell
-from toolcell_wasi.engine import Component, Err, Linker, Store, StoreLimits, ValueTooLarge
+from toolcell_wasi.engine import Component, Err, Linker, ResultTooLarge, Store, StoreLimits
 from toolcell_wasi.engine.component import ExportIndex
 from toolcell_wasi.engine.wit import STRING
 from toolcell_wasi.faults import fault_of, fault_of_record, output_too_large
@@ -112,7 +112,7 @@ class PreparedComponent:
                 text,
                 max_bytes=envelope.max_output_bytes,
             )
-        except ValueTooLarge as error:
+        except ResultTooLarge as error:
             raise output_too_large(error) from None
         if isinstance(result, Err):
             outcome.error = fault_of_record(result.value, cell)

@@ -9,6 +9,7 @@ from toolcell_wasi.engine.component import Component, Engine, FunctionType, Reso
 from toolcell_wasi.engine.config import EngineConfig
 from toolcell_wasi.engine.errors import (
     EngineFailure,
+    ResultTooLarge,
     StackTooSmall,
     TrapCode,
     Trapped,
@@ -28,6 +29,7 @@ __all__ = [
     "HostFunction",
     "Linker",
     "ResourceImport",
+    "ResultTooLarge",
     "StackTooSmall",
     "Store",
     "StoreLimits",

@@ -60,6 +60,10 @@ class ValueTooLarge(Exception):
         self.unit = unit
 
 
+class ResultTooLarge(ValueTooLarge):
+    """The same of the value that a call of the guest returned."""
+
+
 def trap_from(error: int) -> Trapped:
     """The trap that the error at address `error` stands for. Frees the error."""
     return read_trap(_take_message(error))

@@ -33,13 +33,15 @@ class HostFunction:
 
     `call(guest, *arguments)` gets the store's `guest` object and the lifted arguments, and returns
     what `result` lowers. `params` None lifts nothing: for functions that only refuse.
-    `too_large(allowed, used)` makes the result where the arguments are over the guest's
-    `max_argument_bytes`; without it that ends the guest.
+    `max_bytes` bounds strings and bytes of the arguments; None is the guest's
+    `max_argument_bytes`. `too_large(allowed, used)` makes the result where they are over it;
+    without it that ends the guest.
     """
 
     call: Callable[..., Any]
     params: tuple[WitType, ...] | None = ()
     result: WitType | None = None
+    max_bytes: int | None = None
     too_large: Callable[[int, int], Any] | None = None
 
 

@@ -33,7 +33,7 @@ def unguarded(function: F) -> F:
 
 def deliver_signals() -> None:
     """Runs the handlers that were put off. Called where an exception is caught and kept."""
-    while _put_off:
+    while _put_off and threading.current_thread() is threading.main_thread():
         signum = _put_off.pop(0)
         _originals[signum](signum, None)
 
@@ -44,18 +44,19 @@ def held_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    for signum in HELD:
-        handler = signal.getsignal(signum)
-        # `_hold` is there already where a tool runs inside a capability call of another.
-        if callable(handler) and handler is not _hold:
-            _originals[signum] = handler
-            signal.signal(signum, _hold)
+    held: list[signal.Signals] = []
     try:
+        for signum in HELD:
+            handler = signal.getsignal(signum)
+            # `_hold` is there already where a tool runs inside a capability call of another.
+            if callable(handler) and handler is not _hold:
+                _originals[signum] = handler
+                held.append(signum)
+                signal.signal(signum, _hold)
         yield
     finally:
-        for held, original in list(_originals.items()):
-            if signal.getsignal(held) is _hold:
-                signal.signal(held, original)
+        for signum in held:
+            signal.signal(signum, _originals[signum])
         deliver_signals()
 
 

@@ -14,6 +14,7 @@ from toolcell_wasi.engine import capi
 from toolcell_wasi.engine.component import Engine, ExportIndex
 from toolcell_wasi.engine.errors import (
     EngineFailure,
+    ResultTooLarge,
     ValueTooLarge,
     new_error,
     raise_failure,
@@ -98,7 +99,7 @@ class Store:
     ) -> Any:
         """Calls the export at `index` and lifts its one result, at most `max_bytes` of it.
 
-        Raises :class:`Trapped`, :class:`ValueTooLarge`, or what a host function raised.
+        Raises :class:`Trapped`, :class:`ResultTooLarge`, or what a host function raised.
         """
         func = (ctypes.c_uint64 * (capi.FUNC_BYTES // 8))()
         found = capi.instance_get_func(
@@ -126,11 +127,17 @@ class Store:
                     1,
                 )
             )
-            return Lifter(self._context, max_bytes).one(result_at)
+            return self._lift_result(result_at, max_bytes)
         finally:
             capi.value_delete(result_at)
             for at in range(len(params)):
                 capi.value_delete(ctypes.addressof(arguments) + at * capi.VALUE_BYTES)
+
+    def _lift_result(self, address: int, max_bytes: int) -> Any:
+        try:
+            return Lifter(self._context, max_bytes).one(address)
+        except ValueTooLarge as error:
+            raise ResultTooLarge(error.allowed, error.used, error.unit) from None
 
     def _enter(self, run: Callable[[], int | None]) -> None:
         require_stack(self._stack_bytes)
@@ -161,8 +168,11 @@ class Store:
     def _result_of(self, function: HostFunction, arguments: int, count: int) -> Any:
         if function.params is None:
             return function.call(self.guest)
+        max_bytes = function.max_bytes
+        if max_bytes is None:
+            max_bytes = self.guest.max_argument_bytes
         try:
-            values = Lifter(self._context, self.guest.max_argument_bytes).many(arguments, count)
+            values = Lifter(self._context, max_bytes).many(arguments, count)
         except ValueTooLarge as error:
             if function.too_large is None:
                 raise

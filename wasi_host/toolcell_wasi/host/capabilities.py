@@ -107,7 +107,9 @@ class Capability:
 
     def host_function(self) -> HostFunction:
         """What serves the import."""
-        return HostFunction(self._call, self.params, Result(self.result, FAULT), self._too_large)
+        return HostFunction(
+            self._call, self.params, Result(self.result, FAULT), too_large=self._too_large
+        )
 
     def _call(self, cell: Cell, *values: Any) -> Any:
         params = dict(zip(self.fields, values, strict=True))

@@ -103,16 +103,13 @@ def _check_write(cell: Cell, handle: int) -> int:
 
 
 def _write(cell: Cell, handle: int, contents: bytes) -> None:
-    stream = cell.handles.get(handle, OutputStream)
-    if len(contents) > WRITE_PERMIT_BYTES:
-        raise GuestViolation(
-            f"a write of {len(contents)} bytes is over its permit of {WRITE_PERMIT_BYTES}"
-        )
-    cell.stdio.write(stream.name, bytes(contents))
+    cell.stdio.write(cell.handles.get(handle, OutputStream).name, bytes(contents))
 
 
 def _write_zeroes(cell: Cell, handle: int, length: int) -> None:
-    _write(cell, handle, bytes(min(length, WRITE_PERMIT_BYTES + 1)))
+    if length > WRITE_PERMIT_BYTES:
+        raise GuestViolation(f"{length} zeroes are over the permit of {WRITE_PERMIT_BYTES}")
+    _write(cell, handle, bytes(length))
 
 
 def _flush(cell: Cell, handle: int) -> None:
@@ -133,7 +130,7 @@ _WRITTEN = Result(None, STREAM_ERROR)
 _COUNTED = Result(U64, STREAM_ERROR)
 _READ = HostFunction(_read, (BORROW, U64), Result(BYTES, STREAM_ERROR))
 _SKIP = HostFunction(_read, (BORROW, U64), _COUNTED)
-_WRITE = HostFunction(_write, (BORROW, BYTES), _WRITTEN)
+_WRITE = HostFunction(_write, (BORROW, BYTES), _WRITTEN, max_bytes=WRITE_PERMIT_BYTES)
 _WRITE_ZEROES = HostFunction(_write_zeroes, (BORROW, U64), _WRITTEN)
 _FLUSH = HostFunction(_flush, (BORROW,), _WRITTEN)
 _SPLICE = HostFunction(_splice, (BORROW, BORROW, U64), _COUNTED)
