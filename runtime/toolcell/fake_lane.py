@@ -13,6 +13,7 @@ import msgspec
 
 from toolcell.artifact.manifest import Manifest
 from toolcell.errors import CapabilityFault, ToolcellError, ToolFault
+from toolcell.isolation import FEATURES
 from toolcell.lane import Artifact, LaneHome, Outcome, Probe, Request, Usage
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.session import Session
@@ -43,7 +44,7 @@ class FakeLane:
         self.prepared = 0
         self.closed = False
         self._handlers = dict(handlers)
-        self._probe = probe or Probe(available=True)
+        self._probe = probe or Probe(available=True, features=dict.fromkeys(FEATURES, ""))
 
     def configure(self, home: LaneHome) -> None:
         """Takes no settings."""

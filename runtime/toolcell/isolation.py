@@ -8,12 +8,11 @@ Levels: 0 a plain call, only for built-in tools with system-trusted input; 1 the
 oops lane; 3 the oops lane with a stronger backend.
 
 **Features.** A demand beyond the baseline (its own package to read, no network, the ceilings of
-the envelope) needs a feature that the lane's probe reports as working: `filesystem=ephemeral`,
-`filesystem=host`, `network=outbound-https-only`, `network=full`, `deterministic`. One that the
-probe does not mention does not work. A probe that reports a ceiling of the envelope by its field
-name (`memory_mb`) as not working makes the lane unfit for every call, because every call has that
-ceiling. A lane of another name than `wasi` and `oops` says which artifacts it can run by the
-features `runs=wasi` and `runs=oops`.
+the envelope) needs the feature of `FEATURES` that is named like it, and the lane's probe must
+report that as working. One that the probe does not mention does not work. A probe that reports a
+ceiling of the envelope by its field name (`memory_mb`) as not working makes the lane unfit for
+every call, because every call has that ceiling. A lane of another name than `wasi` and `oops` says
+which artifacts it can run by the features `runs=wasi` and `runs=oops`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,10 +27,17 @@ from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.policy.fields import FIELDS
 from toolcell.result import Trust
 
-__all__ = ["DETERMINISTIC", "Lanes", "Selection", "output_trust", "select_isolation"]
+__all__ = ["FEATURES", "Lanes", "Selection", "output_trust", "select_isolation"]
 
-DETERMINISTIC: Final = "deterministic"
-"""The feature of a lane that can fix the clock and seed the randomness of a run."""
+FEATURES: Final = (
+    "filesystem=ephemeral",
+    "filesystem=host",
+    "network=outbound-https-only",
+    "network=full",
+    "deterministic",
+)
+"""What a policy can demand of a lane beyond the baseline. `deterministic` is a fixed clock and
+seeded randomness; the others are values of the envelope's fields."""
 
 BACKENDS: Final = frozenset({"oops", "gvisor", "microvm", "trusted-local"})
 """Lanes that run an artifact of the oops lane without saying so by a feature."""
@@ -178,7 +184,7 @@ def _missing_feature(name: str, probe: Probe, policy: PolicyEnvelope) -> _Refusa
     if policy.network != "off":
         needed.append(f"network={policy.network}")
     if policy.deterministic:
-        needed.append(DETERMINISTIC)
+        needed.append("deterministic")
     needed += [path for path in FIELDS if path in probe.features]
     for feature in needed:
         why = probe.features.get(feature, f"the lane `{name}` has no such thing")

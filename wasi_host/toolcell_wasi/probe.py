@@ -28,6 +28,16 @@ MIB = 1024 * 1024
 REFUSED = 0xFFFF_FFFF
 """`memory.grow` that was refused: -1."""
 
+BY_DESIGN = {
+    "filesystem=ephemeral": "",
+    "network=outbound-https-only": "",
+    "deterministic": "",
+    "filesystem=host": "a cell has no file system, only `fs.*` under /scratch",
+    "network=full": "a cell has no sockets, only `http.fetch`",
+}
+"""Demands that `toolcell.isolation` asks about. Our host's code decides them, not this machine:
+scratch and HTTPS go through the broker, clocks and randomness are host functions."""
+
 ANSWER = 42
 HOST = "probe:host/answer"
 PROBE_WAT = f"""
@@ -93,7 +103,7 @@ def _result(features: Mapping[str, str]) -> Probe:
     broken = [f"{name}: {why}" for name, why in features.items() if why]
     return Probe(
         available=not broken,
-        features=features,
+        features={**features, **BY_DESIGN},
         reason="; ".join(broken),
         remedy="report it with the versions of Python, wasmtime and the CPU" if broken else "",
     )
