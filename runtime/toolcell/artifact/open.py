@@ -101,6 +101,15 @@ class VerifiedArtifact:
         """
         return VerifiedArtifact(structs.replace(self._contents, raw=b""), self.key, path)
 
+    def under(self, trust: TrustStore) -> "VerifiedArtifact":
+        """The same artifact with what `trust` says now of the key that verified.
+
+        :class:`ArtifactRejected` where it does not know that key (any more). An id is made from
+        its key, so what the key of this id signed need not be verified again.
+        """
+        key = trust.find(self.key.id)
+        return self if key is self.key else VerifiedArtifact(self._contents, key, self._path)
+
     def _read_again(self, path: Path, name: str, span: Span) -> bytes:
         expected = self.manifest.files.get(name)
         if expected is None:
