@@ -36,7 +36,7 @@ class Method:
         self.description = description
 
     @functools.cached_property
-    def _shapes(self) -> tuple[Shape, Shape, dict[str, Any], dict[str, Any]]:
+    def _shapes(self) -> tuple[Shape, Shape]:
         function = self.function
         try:
             hints = typing.get_type_hints(function, include_extras=True)
@@ -44,9 +44,9 @@ class Method:
             raise SchemaError(
                 f"{self.name}(): a type hint names {error.name!r}, which is not defined"
             ) from None
-        reader, writer = Resolver(), Resolver()
+        resolver = Resolver()
         parts = [
-            self._part(reader, parameter, hints)
+            self._part(resolver, parameter, hints)
             for parameter in inspect.signature(function).parameters.values()
         ]
         if "return" not in hints:
@@ -54,17 +54,14 @@ class Method:
                 f"{self.name}(): the return type is missing; write `-> None` if it returns nothing"
             )
         with _naming(f"{self.name}(), return type"):
-            output = writer.resolve(hints["return"])
+            output = resolver.resolve(hints["return"])
         with _naming(f"{self.name}()"):
             given = arguments(parts)
-        return (
-            given,
-            output,
-            reader.with_definitions(given.schema),
-            writer.with_definitions(output.schema),
-        )
+        return given, output
 
-    def _part(self, reader: Resolver, parameter: inspect.Parameter, hints: dict[str, Any]) -> Part:
+    def _part(
+        self, resolver: Resolver, parameter: inspect.Parameter, hints: dict[str, Any]
+    ) -> Part:
         where = f"{self.name}(), parameter `{parameter.name}`"
         if parameter.kind not in _NAMED_KINDS:
             raise SchemaError(
@@ -73,7 +70,7 @@ class Method:
         if parameter.name not in hints:
             raise SchemaError(f"{where}: the type hint is missing")
         with _naming(where):
-            shape = reader.resolve(hints[parameter.name])
+            shape = resolver.resolve(hints[parameter.name])
         if parameter.default is inspect.Parameter.empty:
             return Part(parameter.name, shape, required=True)
         return Part(parameter.name, shape, required=False, default=parameter.default)
@@ -81,12 +78,12 @@ class Method:
     @property
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema (2020-12) of the arguments: a closed object."""
-        return self._shapes[2]
+        return self._shapes[0].schema
 
     @property
     def output_schema(self) -> dict[str, Any]:
         """JSON Schema (2020-12) of the result."""
-        return self._shapes[3]
+        return self._shapes[1].schema
 
     def arguments(self, value: Any) -> dict[str, Any]:
         """The keyword arguments in `value`, parsed JSON. Raises :class:`Mismatch`."""

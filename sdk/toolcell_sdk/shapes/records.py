@@ -1,6 +1,6 @@
 """Shapes with named parts: dataclasses, TypedDicts, and the arguments of a method."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,6 @@ __all__ = ["MISSING", "Part", "arguments", "data_class", "object_schema", "typed
 
 MISSING: Any = object()
 """No default, or a default that the schema does not show."""
-
-_Parts = Callable[[], Sequence["Part"]]
-"""Asked at each use, so that a class may refer to itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +84,11 @@ def arguments(parts: Sequence[Part]) -> Shape:
     )
 
 
-def data_class(kind: type, parts: _Parts, reference: dict[str, Any]) -> Shape:
-    """A dataclass; `reference` is the `$ref` to its definition."""
+def data_class(kind: type, parts: Sequence[Part]) -> Shape:
+    """A dataclass: an instance inside, an object outside."""
 
     def decode(value: Any) -> Any:
-        fields = _decoded(parts(), value)
+        fields = _decoded(parts, value)
         try:
             return kind(**fields)
         except ValueError as error:  # the author's own __post_init__
@@ -100,24 +97,24 @@ def data_class(kind: type, parts: _Parts, reference: dict[str, Any]) -> Shape:
     def encode(value: Any) -> Any:
         if not isinstance(value, kind):
             raise expected(f"a {kind.__name__}", value)
-        return {part.name: _encoded(part, getattr(value, part.name)) for part in parts()}
+        return {part.name: _encoded(part, getattr(value, part.name)) for part in parts}
 
-    return Shape(reference, decode, encode, f"a {kind.__name__}")
+    return Shape(object_schema(parts), decode, encode, f"a {kind.__name__}")
 
 
-def typed_dict(name: str, parts: _Parts, reference: dict[str, Any]) -> Shape:
+def typed_dict(name: str, parts: Sequence[Part]) -> Shape:
     """A TypedDict: a dict on both sides."""
+    by_name = {part.name: part for part in parts}
 
     def encode(value: Any) -> Any:
         if not isinstance(value, dict):
             raise expected("a dict", value)
-        by_name = {part.name: part for part in parts()}
         for key in value:
             if key not in by_name:
                 raise Mismatch(f"unknown key {key!r} (known: {', '.join(by_name)})")
-        for part in by_name.values():
+        for part in parts:
             if part.required and part.name not in value:
                 raise Mismatch(f"the key `{part.name}` is missing")
         return {key: _encoded(by_name[key], item) for key, item in value.items()}
 
-    return Shape(reference, lambda value: _decoded(parts(), value), encode, f"a {name}")
+    return Shape(object_schema(parts), lambda value: _decoded(parts, value), encode, f"a {name}")

@@ -1,4 +1,4 @@
-"""From a type hint to a `Shape`: the walk, and the definitions that it collects.
+"""From a type hint to a `Shape`: the walk over a type.
 
 Owns which types are supported; a type that is not raises `SchemaError` with what to use instead,
 and `toolcell_sdk.method` adds the function and the parameter. Standard library only.
@@ -35,12 +35,10 @@ _INSTEAD = {
 
 
 class Resolver:
-    """Resolves the hints of one method. `definitions` is its `$defs`, by name."""
+    """Resolves hints. Each record's schema is written out where it is used."""
 
     def __init__(self) -> None:
-        self.definitions: dict[str, dict[str, Any]] = {}
-        self._named: dict[type, str] = {}
-        self._shapes: dict[type, Shape] = {}
+        self._open: list[type] = []
 
     def resolve(self, hint: Any) -> Shape:
         """The shape of `hint`, with forward references already evaluated."""
@@ -59,10 +57,6 @@ class Resolver:
             return self._class(hint)
         raise self._unsupported(hint)
 
-    def with_definitions(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """`schema` as a document of its own: with the `$defs` that it refers to."""
-        return {**schema, "$defs": self.definitions} if self.definitions else schema
-
     def _generic(self, hint: Any, origin: Any, args: tuple[Any, ...]) -> Shape:
         if origin is typing.Annotated:
             return self._annotated(args)
@@ -74,7 +68,7 @@ class Resolver:
             return self.resolve(args[0])
         if origin is tuple:
             return self._tuple(args)
-        if origin in {list, typing.List}:  # noqa: UP006 - what an older hint says
+        if origin is list:
             return containers.array(self.resolve(args[0]))
         if origin in {set, frozenset}:
             return containers.unique_array(self.resolve(args[0]), origin)
@@ -117,27 +111,23 @@ class Resolver:
             return containers.unique_array(scalars.ANY, kind)
         if issubclass(kind, enum.Enum):
             return scalars.enumeration(kind)
-        if dataclasses.is_dataclass(kind):
-            return self._record(kind, is_typed_dict=False)
-        if typing.is_typeddict(kind):
-            return self._record(kind, is_typed_dict=True)
+        if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
+            return self._record(kind)
         raise self._unsupported(kind)
 
-    def _record(self, kind: type, *, is_typed_dict: bool) -> Shape:
-        if kind in self._shapes:
-            return self._shapes[kind]
-        name = self._name(kind)
-        parts: list[Part] = []
-        reference = {"$ref": f"#/$defs/{name}"}
-        shape = records.data_class(kind, lambda: parts, reference)
-        if is_typed_dict:
-            shape = records.typed_dict(kind.__name__, lambda: parts, reference)
-        # Known before its parts are: a class may refer to itself.
-        self._shapes[kind] = shape
-        self.definitions[name] = {}
-        parts += self._typed_dict_parts(kind) if is_typed_dict else self._dataclass_parts(kind)
-        self.definitions[name].update(records.object_schema(parts))
-        return shape
+    def _record(self, kind: type) -> Shape:
+        if kind in self._open:
+            raise SchemaError(
+                f"`{kind.__name__}` contains itself: a manifest's schema is a finite tree; take "
+                "`Any` at that place, or a list of rows that name their parent"
+            )
+        self._open.append(kind)
+        try:
+            if typing.is_typeddict(kind):
+                return records.typed_dict(kind.__name__, self._typed_dict_parts(kind))
+            return records.data_class(kind, self._dataclass_parts(kind))
+        finally:
+            self._open.pop()
 
     def _dataclass_parts(self, kind: type) -> list[Part]:
         hints = typing.get_type_hints(kind, include_extras=True)
@@ -167,15 +157,6 @@ class Resolver:
             return self.resolve(hint)
         except SchemaError as error:
             raise SchemaError(f"{kind.__name__}.{name}: {error}") from None
-
-    def _name(self, kind: type) -> str:
-        name = kind.__name__
-        number = 2
-        while name in self.definitions and self._named.get(kind) != name:
-            name = f"{kind.__name__}{number}"
-            number += 1
-        self._named[kind] = name
-        return name
 
     def _unsupported(self, hint: Any) -> SchemaError:
         name = getattr(hint, "__name__", None) or str(hint)
