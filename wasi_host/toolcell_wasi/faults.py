@@ -48,7 +48,9 @@ _GUEST_STATUSES = {int(status) for status in Status if status not in {Status.OK,
 
 
 def clean_text(text: str, max_chars: int) -> str:
-    """The end of `text`, at most `max_chars`, without control characters but tab and newline."""
+    """The end of `text`, at most `max_chars` (2 or more), without control characters but tab and
+    newline.
+    """
     cut = text if len(text) <= max_chars else "…" + text[1 - max_chars :]
     return _UNPRINTABLE.sub("", cut)
 

@@ -86,8 +86,10 @@ class PreparedComponent:
         finally:
             since = time.perf_counter()
             if store is not None:
-                _measure(store, cell)
-                store.close()
+                try:
+                    _measure(store, cell)
+                finally:
+                    store.close()
             _stage(outcome, "discard", since)
         if raised is not None:
             outcome.error = _error_of(raised, cell)

@@ -74,14 +74,13 @@ class Compiler:
             "cpu_s": self._limits.cpu_s,
             "address_space_bytes": self._limits.address_space_bytes,
         }
-        command = [sys.executable, "-I", "-m", "toolcell_wasi.aot.child", json.dumps(limits)]
         # A compiler thread per core takes address space by the core; memory arenas likewise.
         environment = {"RAYON_NUM_THREADS": str(self._limits.threads), "MALLOC_ARENA_MAX": "2"}
         # Opened anew: the child reads from the start, whatever was written through our descriptor.
         with open(source.path, "rb") as stdin:  # noqa: PTH123 - a descriptor's name, not a path
             try:
                 return subprocess.run(  # noqa: S603 - our own interpreter and module
-                    command,
+                    _command(limits),
                     env=environment,
                     cwd="/",
                     stdin=stdin,
@@ -122,3 +121,7 @@ class Compiler:
             remedy="check that toolcell is installed for this interpreter",
             details={"stage": "compile", "errno": 0},
         )
+
+
+def _command(limits: dict[str, int]) -> list[str]:
+    return [sys.executable, "-I", "-m", "toolcell_wasi.aot.child", json.dumps(limits)]
