@@ -61,7 +61,7 @@ def log_event(line: Line) -> LogEvent | None:
         return None
     try:
         return _DECODER.decode(line.event)
-    except msgspec.DecodeError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # only ever without the key
         return None
 
 
@@ -69,8 +69,8 @@ def is_torn(gap: bytes, seq: int, prev: str, key: ChainKey | None) -> bool:
     """Whether `gap` is what a writer leaves that is killed while it writes line `seq`.
 
     That is one unfinished line. Where the writer that was to recover from it was killed in turn,
-    there are several, each after a newline. A line that is complete and not genuine, or anything
-    else, was written by somebody else.
+    there are several, each after a newline. Anything else was written by somebody else, and so
+    was a line that is complete and not genuine.
     """
     if len(gap) > MAX_TORN_BYTES:
         return False
@@ -79,7 +79,7 @@ def is_torn(gap: bytes, seq: int, prev: str, key: ChainKey | None) -> bool:
         if not piece or not (piece.startswith(start) or start.startswith(piece)):
             return False
         line = parse_line(piece)
-        if line is not None and line.fault(key):
+        if line.fault(key) if line is not None else _is_json(piece):
             return False
     return True
 
@@ -128,6 +128,17 @@ def rebuild(files: LogFiles, key: ChainKey) -> tuple[Head, bool]:
     finally:
         os.close(descriptor)
     return head._replace(closed=True), False
+
+
+def _is_json(piece: bytes) -> bool:
+    """Whether `piece` is complete. The beginning of a line never is: its last brace is missing."""
+    try:
+        msgspec.json.decode(piece)
+    except RecursionError:
+        return True  # nested deeper than any event is
+    except (msgspec.MsgspecError, ValueError):  # the latter for what is not UTF-8
+        return False
+    return True
 
 
 def _after(text: bytes, head: Head, key: ChainKey) -> Head | None:

@@ -313,19 +313,19 @@ class _Walk:
     def _recovered(self, event: AuditRecovered) -> None:
         """What a recovery line means: the log found something, and said so when it found it."""
         gap = self._gap
-        if event.bytes and not self._explained(event):
-            if gap is None:
-                self._problem("altered", f"tells of {event.bytes} bytes before it that are gone")
-            return
-        if gap is not None and event.kind != "foreign":
+        explained = self._explained(event)
+        if gap is None and event.bytes:
+            self._problem("altered", f"tells of {event.bytes} bytes before it that are gone")
+        if gap is not None and explained and event.kind != "foreign":
             del self.report.problems[gap.problem :]
         if event.kind == "torn":
-            self._note(
-                f"before this line stand {event.bytes} bytes of a line whose writer was killed; "
-                "the call that it belonged to did not go on"
-            )
+            if explained:
+                self._note(
+                    f"before this line stand {event.bytes} bytes of a line whose writer was "
+                    "killed; the call that it belonged to did not go on"
+                )
         elif event.kind == "lost":
-            if self._run_start in range(1, event.last_seq + 1):
+            if self._run_start <= event.last_seq <= self.report.last_seq:
                 self._note("here the log went on after the file before it was moved away")
             else:
                 self._problem("lost", f"says that the lines up to {event.last_seq} were gone")
