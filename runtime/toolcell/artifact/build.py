@@ -16,6 +16,7 @@ from toolcell.artifact.manifest import Manifest, decode_manifest
 from toolcell.artifact.names import MANIFEST_NAME, SIGNATURE_NAME
 from toolcell.artifact.open import read_contents
 from toolcell.artifact.schema import MethodSchemas
+from toolcell.artifact.shown import shown
 from toolcell.artifact.signature import sign_manifest
 from toolcell.errors import ArtifactRejected
 from toolcell.trust.keys import SigningKey
@@ -42,7 +43,7 @@ def build_artifact(fields: Mapping[str, Any], files: Mapping[str, bytes]) -> byt
         manifest = msgspec.convert({**fields, "files": digests}, Manifest)
     except (msgspec.ValidationError, TypeError) as error:
         raise ArtifactRejected(
-            f"the manifest is not valid: {error}",
+            f"the manifest is not valid: {shown(str(error))}",
             remedy="correct the tool's project file",
             status=400,
             details={"reason": "manifest"},

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from toolcell.artifact.shown import shown
 from toolcell.errors import ArtifactRejected
 from toolcell.policy.envelope import canonical_json
 from toolcell.trust.keys import PublicKey, SigningKey
@@ -93,7 +94,7 @@ def unseal(raw: bytes) -> Sealed:
         payload = base64.b64decode(envelope.payload, validate=True)
         signature = base64.b64decode(envelope.signatures[0].sig, validate=True)
     except (msgspec.MsgspecError, binascii.Error, ValueError, RecursionError) as error:
-        raise _malformed(str(error)) from None
+        raise _malformed(shown(str(error))) from None
     key_id = envelope.signatures[0].keyid
     if _encode(payload, key_id, signature) != raw:
         raise _malformed("it is not in canonical form")

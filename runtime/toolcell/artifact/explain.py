@@ -14,6 +14,7 @@ import jsonschema_rs
 from msgspec import Struct
 
 from toolcell.artifact.schema_policy import ONE, SEVERAL, named_target
+from toolcell.artifact.shown import shown
 from toolcell.artifact.validator import compile_schema
 
 __all__ = ["Mismatch", "explain"]
@@ -150,13 +151,13 @@ class _Search:
 
 
 def _mismatch(path: str, value: Any, rule: str) -> Mismatch:
-    return Mismatch(_short(path, _MAX_PATH), _shown(value), _short(rule, _MAX_RULE))
+    return Mismatch(shown(path, _MAX_PATH), _shown(value), shown(rule, _MAX_RULE))
 
 
 def _step(name: str) -> str:
     if _PLAIN_NAME.fullmatch(name):
         return f".{name}"
-    return f"[{json.dumps(_short(name, 60))}]"
+    return f"[{json.dumps(shown(name, 60))}]"
 
 
 def _shown(value: Any) -> str:
@@ -166,11 +167,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return f"an array of {len(value)}"
     if isinstance(value, str):
-        return json.dumps(_short(value, _MAX_VALUE))
-    return _short(json.dumps(value), _MAX_VALUE)
-
-
-def _short(text: str, limit: int) -> str:
-    """At most `limit` characters of `text`, printable ones only."""
-    cut = text if len(text) <= limit else text[: limit - 3] + "..."
-    return "".join(c if c.isprintable() else "?" for c in cut)
+        return json.dumps(shown(value, _MAX_VALUE))
+    return shown(json.dumps(value), _MAX_VALUE)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from toolcell.artifact.shown import shown
 from toolcell.errors import ArtifactRejected
 from toolcell.policy.envelope import CAPABILITIES, Filesystem, Network, Positive, canonical_json
 
@@ -136,7 +137,7 @@ def decode_manifest(raw: bytes | memoryview) -> Manifest:
         canonical = manifest.to_bytes()
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise ArtifactRejected(
-            f"manifest.json is not valid: {error}",
+            f"manifest.json is not valid: {shown(str(error))}",
             remedy="build the artifact again with `toolcell build`",
             status=400,
             details={"reason": "manifest"},

@@ -12,6 +12,7 @@ import jsonschema_rs
 from toolcell.artifact.explain import explain
 from toolcell.artifact.manifest import Manifest
 from toolcell.artifact.schema_policy import check_schema
+from toolcell.artifact.shown import shown
 from toolcell.artifact.strict_json import NotStrictJson, decode_json
 from toolcell.artifact.validator import compile_schema
 from toolcell.errors import ArtifactRejected, InvalidInput, ToolFault, ToolNotFound
@@ -119,7 +120,7 @@ def _compiled(schema: dict[str, Any], where: str) -> jsonschema_rs.Draft202012Va
     try:
         return compile_schema(schema)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        first_line = str(error).partition("\n")[0][:300]
+        first_line = shown(str(error).partition("\n")[0])
         raise ArtifactRejected(
             f"the schema {where} can't be used: {first_line}",
             remedy="patterns are those of the Rust `regex` crate: no look-around, no references",

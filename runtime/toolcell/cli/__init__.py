@@ -26,6 +26,7 @@ _COMMANDS = {
     "inspect": ("toolcell.cli.artifacts", "Show what is in an artifact."),
     "publish": ("toolcell.cli.registry", "Put a signed artifact into the registry."),
     "list": ("toolcell.cli.registry", "List what is in the registry."),
+    "yank": ("toolcell.cli.registry", "Withdraw a published version."),
     "scope": ("toolcell.cli.registry", "Named sets of tools."),
     "trust": ("toolcell.cli.keys", "Publishers and their keys."),
     "policy": ("toolcell.cli.policy", "Show, check and explain policies."),

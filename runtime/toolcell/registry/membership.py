@@ -4,6 +4,7 @@ Owns making, checking and re-making of entries. An entry that somebody wrote int
 the scope's key does not count, and says so. Used by the registry and `toolcell scope`.
 """
 
+import re
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from toolcell.registry.scope_keys import ScopeFile, ScopeKeys, membership_messag
 __all__ = ["DEFAULT_SCOPE", "ScopeListing", "Scopes"]
 
 DEFAULT_SCOPE = "default"
+_NAME = re.compile(r"(?=.{1,64}\Z)[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)
 
 
 class ScopeListing(Struct, frozen=True, kw_only=True):
@@ -43,6 +45,11 @@ class Scopes:
 
     def create(self, scope: str) -> None:
         """Makes `scope`, with a key of its own. :class:`ConfigError` where it is there."""
+        if not _NAME.fullmatch(scope):
+            raise ConfigError(
+                f"{scope[:64]!a} is not a name for a scope",
+                remedy="use lower-case letters and digits, with dashes between; at most 64",
+            )
         if scope in self._file.current():
             raise ConfigError(f"scope `{scope}` exists", remedy="choose another name")
         self._file.create(scope)

@@ -262,14 +262,15 @@ class Registry:
         rows = self._index.versions(name)
         return sorted(rows, key=lambda row: (row.name, _descending(row.version)))
 
-    def policy_of(self, name: str) -> str | None:
-        """The policy class that the operator bound to `name`."""
-        row = self._index.tool(name)
-        return row.policy if row else None
-
-    def blob_path(self, blob: str) -> Path:
-        """Where the archive `blob` lies."""
-        return self._blobs.path(blob)
+    def path_of(self, artifact: VerifiedArtifact) -> Path:
+        """Where the archive of a resolved artifact lies. Whoever opens it must verify it."""
+        manifest = artifact.manifest
+        rows = [
+            row for row in self._index.versions(manifest.name) if row.version == manifest.version
+        ]
+        if not rows:
+            raise ToolNotFound(f"{manifest.name} {manifest.version} is not published")
+        return self._blobs.path(rows[0].blob)
 
     def sweep(self) -> int:
         """Removes what killed publishers left; returns how many files. Publishing does it too."""
