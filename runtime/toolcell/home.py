@@ -14,6 +14,7 @@ nothing in it: each room does that for its own files.
       cache/LANE/      things that can be made again
       kv/              persistent namespaces
       audit.jsonl      the audit log
+      audit.key        key of its chain (secret)
 """
 
 import contextlib
@@ -48,6 +49,7 @@ class Home:
         self.keys = self.root / "keys"
         self.kv = self.root / "kv"
         self.audit = self.root / "audit.jsonl"
+        self.audit_key = self.root / "audit.key"
 
     def cache(self, lane: str) -> Path:
         """The cache folder of `lane`, created with mode 0700."""

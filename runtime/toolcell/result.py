@@ -8,8 +8,10 @@ are there for it too.
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct, field
 
+from toolcell.broker.interface import LogLine
 from toolcell.errors import ToolcellError
 
 __all__ = ["Incident", "Metrics", "Result", "Trust"]
@@ -71,7 +73,7 @@ class Result(Struct, kw_only=True):
     correlation_id: str = ""
     stdout: str = ""
     stderr: str = ""
-    log: tuple[str, ...] = ()
+    log: tuple[LogLine, ...] = ()
     receipt: Mapping[str, Any] = field(default_factory=dict)
     stages_us: dict[str, float] = field(default_factory=dict)
 
@@ -88,9 +90,8 @@ class Result(Struct, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form. `error` is there only where the call failed."""
-        out = {name: getattr(self, name) for name in self.__struct_fields__ if name != "error"}
-        out["warnings"] = list(self.warnings)
-        out["log"] = list(self.log)
+        names = (name for name in self.__struct_fields__ if name != "error")
+        out: dict[str, Any] = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
         if self.error is not None:
             out["error"] = self.error.to_dict()
         return out

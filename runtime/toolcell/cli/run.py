@@ -29,6 +29,14 @@ MAX_INPUT_BYTES = 64 * 1024 * 1024
     help="The input: JSON, a file, or standard input.",
 )
 @click.option(
+    "--arg",
+    "-a",
+    "arguments",
+    multiple=True,
+    metavar="NAME=VALUE|@FILE",
+    help="Set one field of the input: JSON, plain text, or a text file's content. Repeat.",
+)
+@click.option(
     "--policy", "-p", metavar="NAME|FILE", help="What to grant. [default: the registry's]"
 )
 @click.option(
@@ -50,6 +58,7 @@ def run_command(
     tool: str,
     method: str,
     input_: str,
+    arguments: tuple[str, ...],
     policy: str | None,
     masks: tuple[str, ...],
     scope: str,
@@ -64,11 +73,11 @@ def run_command(
 
     \b
     toolcell run hello greet --input '{"name": "Ada"}'
-    toolcell run csv-profile@^0.1 profile --input @input.json --policy policy.toml --json
+    toolcell run csv-profile@^0.1 profile --arg csv=@sales.csv --policy policy.toml --json
     """
     from toolcell.runtime import Runtime
 
-    raw = _read_input(input_)
+    raw = _with_arguments(_read_input(input_), arguments)
     name, _, version = (tool, "", "") if _is_path(tool) else tool.partition("@")
     with Runtime(home) as runtime:
         result = runtime.invoke_json(
@@ -109,10 +118,41 @@ def _read_input(text: str) -> bytes:
     return raw
 
 
+def _with_arguments(raw: bytes, arguments: tuple[str, ...]) -> bytes:
+    """`raw` with each `NAME=VALUE` set as a field. Left as it is where there is none: text that is
+    not JSON is the runtime's to refuse."""
+    if not arguments:
+        return raw
+    try:
+        fields = json.loads(raw)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise click.UsageError("--arg needs an --input that is a JSON object (the default is {})")
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--arg {argument!r}: write NAME=VALUE or NAME=@FILE")
+        fields[name] = _argument_value(name, value)
+    return json.dumps(fields).encode()
+
+
+def _argument_value(name: str, value: str) -> Any:
+    if not value.startswith("@"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    try:
+        return _read_input(value).decode()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"--arg {name}={value}: not UTF-8 text ({error.reason})") from None
+
+
 def _show(result: Result) -> None:
     """Output on stdout, so that it can be piped; everything else on stderr."""
     for line in result.log:
-        click.echo(f"log: {line}", err=True)
+        click.echo(f"{line.level}: {line.message}", err=True)
     for text in (result.stdout, result.stderr):
         if text:
             click.echo(text.rstrip("\n"), err=True)
