@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from toolcell.artifact.manifest import MAX_MANIFEST_BYTES, Manifest
+from toolcell.artifact.open import read_contents
 from toolcell.errors import ConfigError
 from toolcell.home import Home
 from toolcell.policy.book import PolicyBook
@@ -19,6 +20,7 @@ from toolcell.policy.compose import Grant, Mask, effective
 from toolcell.policy.explain import Row, explain, matters
 from toolcell.policy.fields import FIELDS, flatten
 from toolcell.policy.review import Review, review
+from toolcell.registry import Registry
 
 __all__ = ["policy_command"]
 
@@ -124,10 +126,13 @@ def _show_review(review: Review) -> None:
 
 @policy_command.command("explain")
 @click.argument("tool", metavar="TOOL|ARTIFACT|MANIFEST")
-@click.option("--policy", "-p", metavar="NAME|FILE", help="[default: the manifest's class]")
+@click.option(
+    "--policy", "-p", metavar="NAME|FILE", help="[default: the registry's, else the manifest's]"
+)
 @click.option(
     "--mask", "-m", "masks", multiple=True, metavar="NAME", help="Narrow by this; repeat."
 )
+@click.option("--scope", default="default", show_default=True, help="Resolve in this scope.")
 @click.option("--all", "everything", is_flag=True, help="Also what can make no difference.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
@@ -136,17 +141,20 @@ def explain_command(
     tool: str,
     policy: str | None,
     masks: tuple[str, ...],
+    scope: str,
     everything: bool,
     as_json: bool,
 ) -> None:
     """Show what TOOL would get: asked for, granted, effective, and which step decided.
 
     The argument is a tool of the registry (NAME or NAME@RANGE), an artifact (*.tool), or a
-    manifest (*.json). Exit status 1 where the policy as such is refused.
+    manifest (*.json): `toolcell policy explain ./manifest.json --policy policy.toml`.
+    Exit status 1 where the policy as such is refused.
     """
     place = Home(home)
     book = PolicyBook(place)
-    manifest = _manifest(place, tool)
+    manifest, bound = _subject(place, tool, scope)
+    policy = policy or bound
     grant = book.grant(policy) if policy else book.chosen_by(manifest)
     narrowing = book.masks(masks, policy)
     found = effective(manifest, grant, narrowing)
@@ -197,20 +205,39 @@ def _show_explained(
     )
 
 
-def _manifest(home: Home, tool: str) -> Manifest:
-    """The manifest of `tool`. A bare manifest is nobody's word: it is only read, nothing is run."""
-    path = Path(tool)
+def _subject(home: Home, tool: str, scope: str) -> tuple[Manifest, str | None]:
+    """The manifest of `tool`, and the policy that the registry binds to it.
+
+    An artifact or a manifest on disk is nobody's word: it is only read, and nothing of it is run.
+    """
+    if tool.endswith(".json"):
+        return _read_manifest(tool), None
+    if "/" in tool or tool.endswith(".tool"):
+        return read_contents(Path(tool)).manifest, None
+    name, _, version = tool.partition("@")
+    with Registry.open(home) as registry:
+        found = registry.resolve(name, version, scope=scope)
+    return found.artifact.manifest, found.policy
+
+
+def _read_manifest(path: str) -> Manifest:
     try:
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             raw = file.read(MAX_MANIFEST_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{tool} can't be read: {error.strerror}", remedy="check it") from None
+        raise ConfigError(
+            f"{path} can't be read: {error.strerror}", remedy="give the path of a manifest.json"
+        ) from None
     if len(raw) > MAX_MANIFEST_BYTES:
-        raise ConfigError(f"{tool} has more than {MAX_MANIFEST_BYTES} bytes")
+        raise ConfigError(
+            f"{path} has more than {MAX_MANIFEST_BYTES} bytes", remedy="that is no manifest"
+        )
     try:
         return msgspec.json.decode(raw, type=Manifest)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{tool} is not a manifest: {error}") from None
+        raise ConfigError(
+            f"{path} is not a manifest: {error}", remedy="make one with `toolcell build`"
+        ) from None
 
 
 def _shown(value: Any) -> str:

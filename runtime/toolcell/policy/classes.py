@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from toolcell.errors import InternalError
 from toolcell.policy.compose import Grant, Mask
-from toolcell.policy.document import ClassSpec, Document, Problem, parse
+from toolcell.policy.document import MAX_PROBLEMS, ClassSpec, Document, Problem, parse
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.policy.fields import assemble, flatten
 
@@ -71,7 +71,8 @@ def extend(base: Catalog, document: Document) -> tuple[Catalog, list[Problem]]:
             specs[entry.name] = entry
     grants = dict(base.grants)
     for name in specs:
-        _resolve(name, specs, grants, problems)
+        if len(problems) < MAX_PROBLEMS:
+            _resolve(name, specs, grants, problems)
     return Catalog(grants=grants, masks={**base.masks, **masks}), list(dict.fromkeys(problems))
 
 

@@ -25,6 +25,8 @@ __all__ = ["MAX_ENTRIES", "ClassSpec", "Document", "Problem", "parse", "parse_ma
 
 MAX_ENTRIES = 256
 """Classes, and masks, in one file."""
+MAX_PROBLEMS = 100
+"""Problems listed of one file; looking for more stops there."""
 
 Description = Annotated[str, Meta(max_length=500)]
 
@@ -183,6 +185,8 @@ def _fields(
         if mask:
             known.pop("approvals", None)
         for key, value in fields.items():
+            if len(problems) >= MAX_PROBLEMS:
+                return values
             path = prefix + str(key)
             if key not in known:
                 names = (*known, *(keys if not prefix else ()))
@@ -248,7 +252,7 @@ def _unknown(
     where: str, path: str, known: Iterable[str], prefix: str = "", extra: str = ""
 ) -> Problem:
     names = sorted(known)
-    near = difflib.get_close_matches(path.removeprefix(prefix), names, n=1)
+    near = difflib.get_close_matches(path.removeprefix(prefix)[:80], names, n=1)
     hint = f"did you mean `{prefix}{near[0]}`?" if near else f"known: {', '.join(names)}"
     message = f"unknown field `{path[:80]}`; {hint}"
     return Problem(where=where, message=message, remedy=extra or "correct the name or remove it")

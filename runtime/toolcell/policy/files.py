@@ -11,6 +11,7 @@ is refused all the same. Modes are never repaired in silence.
 """
 
 import os
+import re
 import stat
 import time
 import tomllib
@@ -35,14 +36,25 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 64
 """Files in one `policies/` folder."""
 
+MAX_KEY_PARTS = 32
+"""Parts of one dotted key."""
+
+_STRINGS_AND_COMMENTS = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"""(?!")|'{3}.*?'{3}(?!')|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|["'].*''',
+    re.DOTALL,
+)
+"""What can't be a key, in the order in which TOML reads it. The last alternative is a string that
+does not end: the parser stops there, so nothing behind it matters."""
+_KEY = re.compile(r"[\w\-. \t]+")
+
 Stamp = tuple[int, ...]
 """What tells that a file changed: device, inode, size, times, mode and owner.
 
-Empty for a file that was read within `_TICK_NS` of its last change: a second change in the same
+Empty for a file that was read within `_SETTLED_NS` of its last change: a second change in the same
 tick of the file system's clock would leave no trace, so such a file counts as changed once more.
 """
 
-_TICK_NS = 20_000_000  # the kernel stamps with its tick: at most 10 ms, at HZ=100
+_SETTLED_NS = 100_000_000  # the kernel stamps with its tick, up to 10 ms (HZ=100)
 
 
 class PolicyFile(Struct, frozen=True, kw_only=True):
@@ -126,7 +138,7 @@ def read_policy_file(path: Path, *, ours: bool) -> PolicyFile:
             f"policy file {path} has more than {MAX_FILE_BYTES} bytes",
             remedy="split it into several files",
         )
-    fresh = time.time_ns() - info.st_ctime_ns < _TICK_NS
+    fresh = time.time_ns() - info.st_ctime_ns < _SETTLED_NS
     return PolicyFile(path=path, raw=_toml(path, data), stamp=() if fresh else _stamp(info))
 
 
@@ -149,7 +161,9 @@ def _mode(info: os.stat_result) -> str:
 
 def _toml(path: Path, data: bytes) -> dict[str, Any]:
     try:
-        return tomllib.loads(data.decode())
+        text = data.decode()
+        _refuse_deep_keys(path, text)
+        return tomllib.loads(text)
     except UnicodeDecodeError as error:
         reason = f"byte {error.start} is not UTF-8"
     except RecursionError:
@@ -157,3 +171,13 @@ def _toml(path: Path, data: bytes) -> dict[str, Any]:
     except ValueError as error:  # TOMLDecodeError, and a number with thousands of digits
         reason = str(error)
     raise ConfigError(f"policy file {path} is not TOML: {reason}", remedy="see docs/policy.md")
+
+
+def _refuse_deep_keys(path: Path, text: str) -> None:
+    """Refuses `a.a.a.…`: tomllib (3.11) takes a minute for one key of 60,000 parts."""
+    bare = _STRINGS_AND_COMMENTS.sub("", text)
+    if any(run.group().count(".") > MAX_KEY_PARTS for run in _KEY.finditer(bare)):
+        raise ConfigError(
+            f"policy file {path} has a key of more than {MAX_KEY_PARTS} parts",
+            remedy="the deepest key there is has five: classes.NAME.capabilities.http.domains",
+        )

@@ -7,8 +7,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from toolcell.artifact.build import build_artifact, sign_artifact
 from toolcell.cli import main
 from toolcell.policy.fields import FIELDS
+from toolcell.registry import Registry
+from toolcell.trust.edit import add_key
+from toolcell.trust.keys import SigningKey
 
 
 @pytest.fixture
@@ -146,6 +150,34 @@ def test_explain_uses_the_policy_that_is_named(run, manifest_file, tmp_path):
     status, out, _ = run("explain", manifest_file, "--policy", str(path))
     assert status == 0
     assert "under policy `mine`" in out
+
+
+@pytest.fixture
+def signed(home, make_manifest):
+    """A signed artifact of a publisher whom the home trusts."""
+    key = SigningKey.generate()
+    add_key(home.trust, "tester", key.public)
+    fields = msgspec.to_builtins(make_manifest(capabilities=("kv.get",), policy_class="scratch"))
+    del fields["files"]
+    return sign_artifact(build_artifact(fields, {"tool.wasm": b"not run"}), key)
+
+
+def test_explain_reads_an_artifact_that_nobody_has_published(run, signed, tmp_path):
+    path = tmp_path / "sample-1.0.0.tool"
+    path.write_bytes(signed)
+    status, out, err = run("explain", str(path))
+    assert (status, err) == (0, "")
+    assert "sample 1.0.0 under policy `scratch`" in out
+
+
+def test_explain_of_a_tool_takes_the_policy_that_the_registry_binds_to_it(run, signed, home):
+    with Registry.open(home) as registry:
+        registry.publish(signed, policy="observer")
+    status, out, err = run("explain", "sample@^1.0")
+    assert (status, err) == (0, "")
+    assert "sample 1.0.0 under policy `observer`" in out
+    _, out, _ = run("explain", "sample", "--policy", "compute")
+    assert "under policy `compute`" in out
 
 
 def test_explain_of_what_is_no_manifest_is_wrong_usage(run, tmp_path):
