@@ -18,7 +18,6 @@ from toolcell.errors import ArtifactRejected, ConfigError, InternalError, LaneUn
 from toolcell.lane import Artifact, LaneHome, Probe
 from toolcell_wasi.aot.cache import CompiledCache
 from toolcell_wasi.aot.compiler import CompileLimits, Compiler
-from toolcell_wasi.aot.sealed import SealedFile
 from toolcell_wasi.engine import Component, Engine, EngineConfig, EngineFailure, FunctionType
 from toolcell_wasi.engine.component import COMPONENT_PREAMBLE
 from toolcell_wasi.engine.wit import STRING, Result, signature
@@ -153,14 +152,16 @@ class WasiLane:
                     # Authentic, but of another build of wasmtime or another CPU.
                     self._cache.reject(name, error.message)
         with self._compiler.compile(wasm) as compiled:
+            try:
+                component = engine.load(compiled.path)
+            except EngineFailure as error:
+                raise ArtifactRejected(
+                    f"the component needs more than a cell has: {error.message}",
+                    remedy="build it with one memory and smaller tables",
+                    status=413,
+                ) from None
             self._cache.store(name, compiled)
-            return self._load_compiled(engine, compiled)
-
-    def _load_compiled(self, engine: Engine, compiled: SealedFile) -> Component:
-        try:
-            return engine.load(compiled.path)
-        except EngineFailure as error:
-            raise InternalError(f"fresh code can't be loaded: {error.message}") from None
+            return component
 
     def _started(self) -> tuple[Engine, Ticker]:
         with self._lock:
