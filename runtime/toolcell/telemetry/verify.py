@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -124,15 +124,16 @@ def _generation(path: Path) -> int:
 @contextmanager
 def _snapshot(path: Path) -> Iterator[tuple[BinaryIO, int, bytes | None]]:
     """The file, and its size and head record at one moment: writers may be at work."""
-    head = LogFiles(path).head
     try:
-        with path.open("rb") as file:
-            if not head.exists():
-                yield file, os.fstat(file.fileno()).st_size, None
-                return
-            with head.open("rb") as head_file:
-                lock(head_file.fileno(), fcntl.LOCK_SH, timeout_s=_LOCK_TIMEOUT_S)
-                record = head_file.read(HEAD_BYTES + 1)
+        with ExitStack() as stack:
+            record: bytes | None = None
+            with ExitStack() as locked:
+                head = LogFiles(path).head
+                if head.exists():
+                    head_file = locked.enter_context(head.open("rb"))
+                    lock(head_file.fileno(), fcntl.LOCK_SH, timeout_s=_LOCK_TIMEOUT_S)
+                    record = head_file.read(HEAD_BYTES + 1)
+                file = stack.enter_context(path.open("rb"))
                 size = os.fstat(file.fileno()).st_size
             yield file, size, record
     except OSError as error:
