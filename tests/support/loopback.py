@@ -86,7 +86,10 @@ class Peer:
 
 
 class LoopbackServer:
-    """Listens on loopback; gives each request to `respond`, in a thread of its own."""
+    """Listens on loopback; gives each request to `respond`, in a thread of its own.
+
+    `greeting` is sent before anything is read.
+    """
 
     def __init__(
         self,
@@ -95,6 +98,7 @@ class LoopbackServer:
         address: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         port: int = 0,
+        greeting: bytes = b"",
     ) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._listener = socket.socket(family, socket.SOCK_STREAM)
@@ -104,6 +108,7 @@ class LoopbackServer:
         self.port = int(self._listener.getsockname()[1])
         self._respond = respond
         self._tls = tls
+        self._greeting = greeting
         self._ended = threading.Event()
         self._open: list[Any] = []
         self._threads: list[threading.Thread] = []
@@ -130,6 +135,7 @@ class LoopbackServer:
         connection: Any = raw
         with contextlib.suppress(OSError):
             raw.settimeout(20)
+            raw.sendall(self._greeting)
             if self._tls is not None:
                 connection = self._tls.wrap_socket(raw, server_side=True)
                 self._open.append(connection)

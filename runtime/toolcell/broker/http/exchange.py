@@ -16,6 +16,7 @@ from msgspec import Struct
 from urllib3 import HTTPHeaderDict, HTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.util.response import assert_header_parsing
 
 from toolcell.broker.call import Call, Refusal, shown
 from toolcell.broker.http.body import BodySink, content_coding
@@ -125,6 +126,14 @@ def _check_framing(headers: Headers, ask: Ask) -> None:
         )
 
 
+class _StrictResponse(http.client.HTTPResponse):
+    """Refuses headers that the parser gave up on: it would go on without the rest of them."""
+
+    def begin(self) -> None:
+        super().begin()
+        assert_header_parsing(self.msg)
+
+
 class _Pinned:
     """Mixed into urllib3's connections: the socket is the one that was dialled, and timed."""
 
@@ -152,9 +161,13 @@ class _Pinned:
 class _PlainConnection(_Pinned, HTTPConnection):
     """http to a pinned address."""
 
+    response_class = _StrictResponse
+
 
 class _TlsConnection(_Pinned, HTTPSConnection):
     """https to a pinned address."""
+
+    response_class = _StrictResponse
 
 
 def _connection(

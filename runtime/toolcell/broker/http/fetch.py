@@ -5,6 +5,7 @@ hop needs to know is in its module's docstring; what must hold over all of them 
 deadline, one byte quota, and nothing private crosses from one origin to another.
 """
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urljoin
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpCapability"]
 
 _USER_AGENT = "toolcell/0.1"
+_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # RFC 3986 section 4.2
 _BODILESS = frozenset({"GET", "HEAD"})
 
 
@@ -199,12 +201,15 @@ class HttpCapability:
 def _redirected(base: Target, location: str) -> Target:
     """Where a `Location` leads. It is a server's text: whatever is wrong with it is 502."""
     text = quote(location, safe="%/:=&?~#+!$,;'@()*[]\\|^`{}<>\"", encoding="latin-1")
+    if text.startswith("//"):
+        text = f"{base.scheme}:{text}"
+    elif not _HAS_SCHEME.match(text):
+        text = urljoin(base.url, text)
     try:
-        return parse_url(urljoin(base.url, text))
-    except (Refusal, ValueError) as error:
-        reason = error.message if isinstance(error, Refusal) else "it is not a URL"
+        return parse_url(text)
+    except Refusal as refusal:
         raise Refusal(
             "redirect",
-            f"the server redirected to something that is not taken: {reason}",
+            f"the server redirected to something that is not taken: {refusal.message}",
             status=Status.UPSTREAM,
         ) from None

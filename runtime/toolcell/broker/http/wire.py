@@ -135,13 +135,25 @@ class TimedSocket:
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         """A reader over the connection. The connection stays open when it is closed."""
-        return io.BufferedReader(_TimedReader(self._inner, self._wire), _READ_AHEAD)
+        return _LineReader(_TimedReader(self._inner, self._wire), _READ_AHEAD)
 
     def settimeout(self, _timeout_s: float | None) -> None:
         """Not taken: the wire's deadline is the only one."""
 
     def close(self) -> None:
         """Not taken: a response is still read after its connection object lets go."""
+
+
+class _LineReader(io.BufferedReader):
+    """Refuses a line with a bare CR or a NUL: one reader ends a header there, another does not."""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(-1 if size is None else size)
+        if b"\r" in line.removesuffix(b"\r\n") or b"\0" in line:
+            raise Refusal(
+                "response", "the server's lines are not well formed", status=Status.UPSTREAM
+            )
+        return line
 
 
 class _TimedReader(io.RawIOBase):
