@@ -77,13 +77,18 @@ NETWORK = _stricter(("off", "outbound-https-only", "full"))
 
 _TOP = (
     Field("cpu_time_ms", "ms", LOWER, "CPU time of the whole call."),
-    Field("wall_time_ms", "ms", LOWER, "Wall time, from admission to result, host calls included."),
+    Field("wall_time_ms", "ms", LOWER, "Wall time of the call, host calls included."),
     Field("memory_mb", "MiB", LOWER, "Memory of the cell."),
-    Field("max_processes", "processes", LOWER, "Processes and threads (oops lane)."),
-    Field("max_open_files", "handles", LOWER, "Open files; in the wasi lane, resource handles."),
-    Field("max_output_bytes", "bytes", LOWER, "The result, and stdout and stderr each."),
-    Field("max_log_bytes", "bytes", LOWER, "All of `log.emit` together."),
-    Field("log_rate", "lines/s", LOWER, "Token bucket of `log.emit`; also its burst."),
+    Field(
+        "max_processes",
+        "processes",
+        LOWER,
+        "Processes and threads, in a lane that has them (oops).",
+    ),
+    Field("max_open_files", "handles", LOWER, "Open files, in a lane that has them (oops)."),
+    Field("max_output_bytes", "bytes", LOWER, "The result; and stdout and stderr together."),
+    Field("max_log_bytes", "bytes", LOWER, "Kept of `log.emit`; and of stdout and stderr."),
+    Field("log_rate", "lines/s", LOWER, "Lines of each of those: a bucket of one second."),
     Field("max_message_bytes", "bytes", LOWER, "One message to or from the tool, input included."),
     Field("scratch_mb", "MiB", LOWER, "Quota of `/scratch`. 0 where `allow_file_io` is false."),
     Field("fuel", "fuel", LOWER_CAP, "Instructions (wasi lane). 0: counted, not capped."),
@@ -132,7 +137,7 @@ _TOP = (
 )
 
 _EACH = (
-    ("max_requests", "calls", "Calls per invocation."),
+    ("max_requests", "calls", "Calls per invocation, all functions together."),
     ("max_bytes", "bytes", "In and out together, per invocation."),
     ("timeout_ms", "ms", "One call; it can only shorten the call's own deadline."),
 )
