@@ -168,7 +168,8 @@ class _Walk:
                 "NAME that is in `$defs` of the same schema",
             )
         self._check_enum(schema.get("enum", ()), path)
-        if "format" in schema and schema["format"] not in FORMATS:
+        name = schema.get("format", "uri")
+        if not isinstance(name, str) or name not in FORMATS:
             known = ", ".join(sorted(FORMATS))
             raise _rejected(self.where, f"{path}/format is not one of {known}")
         patterns = [schema["pattern"]] if "pattern" in schema else []

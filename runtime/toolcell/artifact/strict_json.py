@@ -65,7 +65,7 @@ def check_depth(value: Any) -> None:
     """:class:`NotStrictJson` where `value` is nested deeper than :data:`MAX_DEPTH` levels."""
     # Level by level, so that the depth of the value is not the depth of our own stack.
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [
             child
             for parent in level
