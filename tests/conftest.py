@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from installation import EXAMPLES, GUESTS, Installation, built_archive
 
 from toolcell.home import HOME_VARIABLE
 
@@ -27,3 +28,24 @@ def private_home(tmp_path_factory, monkeypatch) -> Path:
     home.chmod(0o700)
     monkeypatch.setenv(HOME_VARIABLE, str(home))
     return home
+
+
+@pytest.fixture
+def installation(private_home) -> Installation:
+    """A home with one trusted publisher and nothing published."""
+    return Installation(private_home)
+
+
+@pytest.fixture(scope="session")
+def archive_of(request):
+    """`archive_of("csv-profile")`: the unsigned artifact of an example or of a test guest.
+
+    Built once per source; a build takes five seconds.
+    """
+    cache = request.config.cache.mkdir("tools")
+
+    def archive(name: str) -> bytes:
+        folder = EXAMPLES / name
+        return built_archive(folder if folder.is_dir() else GUESTS / name, cache)
+
+    return archive

@@ -150,7 +150,7 @@ class Pipeline:
         """Does what the first run of `call` would do before it: verify, plan, compile, admit."""
         tool = self._planner.resolve(call.tool, call.version, call.scope)
         plan = self._plan(tool, call)
-        with self._lanes.lease(plan.lane, tool.artifact) as lease:
+        with self._lanes.lease(plan.lane, tool.artifact, call.cancel) as lease:
             _admit(lease, plan)
 
     def _plan(self, tool: Tool, call: Call) -> Plan:
@@ -175,7 +175,7 @@ class Pipeline:
         since = run.stage("policy", since)
         tool.check_input(call.method, call.raw, plan.envelope.max_message_bytes)
         since = run.stage("input", since)
-        with self._lanes.lease(plan.lane, tool.artifact) as lease:
+        with self._lanes.lease(plan.lane, tool.artifact, call.cancel) as lease:
             _admit(lease, plan)
             since = run.stage("prepare", since)
             run.queue_wait_ms += self._gate.enter(_patience_ms(run, plan), call.cancel)
@@ -298,6 +298,7 @@ class Pipeline:
         if plan is not None:
             result.lane = plan.lane
             result.isolation = plan.isolation
+            result.reasons = plan.reasons
             result.trust = plan.output_trust
             result.artifact_digest = plan.tool.ref.digest
             result.policy_digest = plan.policy_digest

@@ -7,12 +7,14 @@ Must never import a lane by name: anybody can add one. Used by the runtime.
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Future
 from importlib.metadata import entry_points
 from typing import Any, Self
 
 from toolcell.errors import ConfigError, InternalError, LaneUnavailable, ToolcellError
 from toolcell.home import Home
 from toolcell.lane import Artifact, Lane, LaneHome, Prepared, Probe, WarnHook
+from toolcell.session import CancelToken
 
 __all__ = ["ENTRY_POINTS", "LaneSet", "discover"]
 
@@ -43,10 +45,10 @@ def discover() -> dict[str, Lane]:
 class _Slot:
     """One artifact in one lane: prepared once, by whoever comes first; the others wait."""
 
-    __slots__ = ("admitted", "closing", "lock", "prepared", "users")
+    __slots__ = ("admitted", "closing", "making", "prepared", "users")
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.making: Future[Prepared] | None = None
         self.prepared: Prepared | None = None
         self.users = 0
         self.closing = False
@@ -97,7 +99,7 @@ class LaneSet:
                 remedy=f"installed: {', '.join(sorted(lanes))}",
             )
         self._lanes = dict(lanes)
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._probes: dict[str, Probe] = {}
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
         self._closed = False
@@ -132,8 +134,12 @@ class LaneSet:
             )
         return lane
 
-    def lease(self, name: str, artifact: Artifact) -> Lease:
-        """`artifact` prepared in lane `name`, kept open until the lease is given back."""
+    def lease(self, name: str, artifact: Artifact, cancel: CancelToken) -> Lease:
+        """`artifact` prepared in lane `name`, kept open until the lease is given back.
+
+        Preparing takes seconds the first time. It goes on in a thread of its own when the caller
+        is cancelled or interrupted: the next call finds it done.
+        """
         lane = self.get(name)
         key = (name, artifact.digest)
         with self._lock:
@@ -147,14 +153,40 @@ class LaneSet:
             evicted = self._evict()
         _close(evicted)
         try:
-            if slot.prepared is None:
-                with slot.lock:
-                    if slot.prepared is None:
-                        slot.prepared = lane.prepare(artifact)
-            return Lease(self, slot, slot.prepared)
+            prepared = slot.prepared
+            if prepared is None:
+                prepared = _await(self._making(slot, lane, artifact), cancel)
+            return Lease(self, slot, prepared)
         except BaseException:
             self.release(slot)
             raise
+
+    def _making(self, slot: _Slot, lane: Lane, artifact: Artifact) -> "Future[Prepared]":
+        """The preparation of `slot` that is under way, started where there is none."""
+        with self._lock:
+            if slot.making is None:
+                making: Future[Prepared] = Future()
+                threading.Thread(
+                    target=self._make, args=(slot, lane, artifact, making), name="toolcell-prepare"
+                ).start()
+                slot.making = making
+                slot.users += 1  # the thread's own: the slot stays open until it is done
+            return slot.making
+
+    def _make(
+        self, slot: _Slot, lane: Lane, artifact: Artifact, making: "Future[Prepared]"
+    ) -> None:
+        with self._lock:
+            pass  # wait until `_making` has noted this thread
+        try:
+            slot.prepared = lane.prepare(artifact)
+        except BaseException as error:  # noqa: BLE001 - handed to everybody who waits
+            slot.making = None  # the next call tries again
+            making.set_exception(error)
+        else:
+            making.set_result(slot.prepared)
+        finally:
+            self.release(slot)
 
     def _evict(self) -> list[Prepared]:
         """Takes the oldest slots out over the limit; returns those that nobody uses."""
@@ -171,6 +203,7 @@ class LaneSet:
         """Gives a lease back; the last user of an evicted slot closes it."""
         with self._lock:
             slot.users -= 1
+            self._lock.notify_all()
             prepared = None
             if slot.closing and slot.users == 0:
                 prepared, slot.prepared = slot.prepared, None
@@ -178,9 +211,10 @@ class LaneSet:
             prepared.close()
 
     def close(self) -> None:
-        """Closes every prepared artifact and lane. A call under way ends its own cell first."""
+        """Closes every prepared artifact and lane, once what is being prepared is done."""
         with self._lock:
             self._closed = True
+            self._lock.wait_for(self._idle)
             slots, self._slots = list(self._slots.values()), OrderedDict()
             closable = []
             for slot in slots:
@@ -191,6 +225,23 @@ class LaneSet:
         _close(closable)
         for lane in self._lanes.values():
             lane.close()
+
+    def _idle(self) -> bool:
+        return not any(slot.users for slot in self._slots.values())
+
+
+def _await(making: "Future[Prepared]", cancel: CancelToken) -> Prepared:
+    """The result of `making`, or the token's error as soon as the caller is cancelled."""
+    done = threading.Event()
+    making.add_done_callback(lambda _: done.set())
+    forget = cancel.on_cancel(done.set)
+    try:
+        done.wait()
+    finally:
+        forget()
+    if not making.done() and cancel.error is not None:
+        raise cancel.error
+    return making.result()
 
 
 def _close(prepared: list[Prepared]) -> None:

@@ -20,7 +20,7 @@ from toolcell.home import Home
 from toolcell.isolation import output_trust, select_isolation
 from toolcell.lane import Artifact
 from toolcell.lanes import LaneSet
-from toolcell.policy.book import MaskChoice, PolicyBook, PolicyChoice
+from toolcell.policy.book import MaskChoice, PolicyBook, PolicyChoice, Ruling
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.registry import Registry
 from toolcell.result import Trust
@@ -51,15 +51,20 @@ class Tool(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """How a call will run. `warnings` say what the tool asked for and does not get."""
+    """How a call will run.
+
+    `warnings` say what the tool asked for and does not get, `reasons` why it runs in that lane.
+    """
 
     tool: Tool
+    ruling: Ruling
     envelope: PolicyEnvelope
     policy_digest: str
     lane: str
     isolation: int
     output_trust: Trust
     warnings: tuple[str, ...]
+    reasons: tuple[str, ...]
 
 
 class Planner:
@@ -116,19 +121,21 @@ class Planner:
         ruling = self._book.ruling(manifest, tool.ref.digest, chosen, masks)
         key = (tool.ref.digest, ruling.digest, input_trust, lane)
         known = self._plans.get(key)
-        if known is not None and known.tool is tool:
+        if known is not None and known.tool is tool and known.ruling is ruling:
             return known
         selection = select_isolation(
             manifest, input_trust, ruling.envelope, self._lanes.levels(), lane=lane
         )
         made = Plan(
             tool=tool,
+            ruling=ruling,
             envelope=ruling.envelope,
             policy_digest=ruling.digest,
             lane=selection.lane,
             isolation=selection.level,
             output_trust=output_trust(input_trust, selection.level, ruling.envelope),
             warnings=tuple(f"{each.grant} is not granted: {each.why}" for each in ruling.denied),
+            reasons=selection.reasons,
         )
         with self._lock:
             self._plans[key] = made

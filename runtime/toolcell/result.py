@@ -49,7 +49,7 @@ class Result(Struct, kw_only=True):
     """Outcome of one call.
 
     `status` is 200, or the status of `error`. `output` is the decoded JSON, None where it failed.
-    `trust` is the tag of the output, never higher than what produced it. `stdout`, `stderr` and
+    `reasons` say why the call ran in that lane. `trust` is the tag of the output, never higher than what produced it. `stdout`, `stderr` and
     `log` are what the tool wrote, under the caps: untrusted text. `receipt` says what was
     enforced. `artifact_digest` and `policy_digest` are empty where the call ended before they
     were known.
@@ -64,6 +64,7 @@ class Result(Struct, kw_only=True):
     method: str = ""
     lane: str = ""
     isolation: int | None = None
+    reasons: tuple[str, ...] = ()
     trust: Trust = "untrusted"
     duration_ms: float = 0.0
     metrics: Metrics = field(default_factory=Metrics)

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from toolcell.cli import show_error
+from toolcell.errors import ConfigError
 from toolcell.result import Result
+from toolcell.telemetry.patterns import escape_control
 
 __all__ = ["run_command"]
 
@@ -69,7 +71,8 @@ def run_command(
     """Call METHOD of TOOL in a fresh cell.
 
     RANGE is a version (1.2.3) or a range (^1.2, ~1.2, ">=1,<2"). TOOL may also be the path of a
-    signed artifact. Exit status: 0 success, 1 the call failed, 2 wrong usage.
+    signed artifact. Exit status: 0 success, 1 the call failed, 2 wrong usage (an unknown policy
+    or mask is that too).
 
     \b
     toolcell run hello greet --input '{"name": "Ada"}'
@@ -92,10 +95,16 @@ def run_command(
             lane=lane,
         )
     if as_json:
-        click.echo(json.dumps(result.to_dict(), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(result.to_dict(), indent=2))
     else:
         _show(result)
-    sys.exit(0 if result.status < 400 else 1)
+    sys.exit(_exit_status(result))
+
+
+def _exit_status(result: Result) -> int:
+    if result.status < 400:
+        return 0
+    return 2 if isinstance(result.error, ConfigError) else 1
 
 
 def _is_path(tool: str) -> bool:
@@ -149,21 +158,26 @@ def _argument_value(name: str, value: str) -> Any:
         raise click.UsageError(f"--arg {name}={value}: not UTF-8 text ({error.reason})") from None
 
 
+def _harmless(text: str) -> str:
+    """A tool's text for a terminal: a control character could type, hide or rewrite lines."""
+    return escape_control(text, keep_newlines=True)
+
+
 def _show(result: Result) -> None:
     """Output on stdout, so that it can be piped; everything else on stderr."""
     for line in result.log:
         click.echo(f"{line.level}: {line.message}", err=True)
     for text in (result.stdout, result.stderr):
         if text:
-            click.echo(text.rstrip("\n"), err=True)
+            click.echo(_harmless(text.rstrip("\n")), err=True)
     for warning in result.warnings:
         click.echo(f"warning: {warning}", err=True)
     if result.error is not None:
         show_error(result.error)
     elif isinstance(result.output, str):
-        click.echo(result.output)
+        click.echo(_harmless(result.output))
     else:
-        click.echo(json.dumps(result.output, ensure_ascii=False, indent=2))
+        click.echo(_harmless(json.dumps(result.output, ensure_ascii=False, indent=2)))
     metrics = result.metrics
     click.echo(
         f"{result.tool or '?'} {result.version} {result.method}: status {result.status}, "
