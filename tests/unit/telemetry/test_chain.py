@@ -4,8 +4,9 @@ import json
 
 import pytest
 from audit_logs import CONTEXT, KEY, OTHER_KEY
+from event_reference import all_events
 
-from toolcell.events import AuditClosed, Event
+from toolcell.events import AuditClosed
 from toolcell.telemetry.chain import (
     GENESIS,
     HEAD_BYTES,
@@ -17,12 +18,6 @@ from toolcell.telemetry.chain import (
 )
 
 EVENT = b'{"event":"tool.x","a":1}'
-
-
-def all_events(kind=Event):
-    for sub in kind.__subclasses__():
-        yield sub
-        yield from all_events(sub)
 
 
 def test_a_sealed_line_is_json_and_parses_back():

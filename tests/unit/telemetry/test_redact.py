@@ -12,11 +12,12 @@ from urllib.parse import quote
 import msgspec
 import pytest
 from audit_logs import CONTEXT, capability
+from event_reference import all_events
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcell.errors import CapabilityFault, ToolFault
-from toolcell.events import Event, MonitorIncident, SandboxViolation, ToolInvocation
+from toolcell.events import MonitorIncident, SandboxViolation, ToolInvocation
 from toolcell.home import Home
 from toolcell.telemetry import patterns
 from toolcell.telemetry.redact import MAX_NAME_CHARS, MAX_TEXT_CHARS, Redactor
@@ -302,12 +303,6 @@ def test_a_name_that_is_too_long_or_not_printable_is_cut_and_spelled_out():
     assert len(PLAIN.redact_event(event).name) == MAX_NAME_CHARS
     event = msgspec.structs.replace(capability(), correlation_id='"}\n{"forged":1}\ud800')
     assert PLAIN.redact_event(event).correlation_id == '"}\\n{"forged":1}\\ud800'
-
-
-def all_events(kind=Event):
-    for sub in kind.__subclasses__():
-        yield sub
-        yield from all_events(sub)
 
 
 def test_every_field_of_every_event_is_of_a_kind_that_redaction_knows():
