@@ -49,10 +49,10 @@ class Result(Struct, kw_only=True):
     """Outcome of one call.
 
     `status` is 200, or the status of `error`. `output` is the decoded JSON, None where it failed.
-    `reasons` say why the call ran in that lane. `trust` is the tag of the output, never higher than what produced it. `stdout`, `stderr` and
-    `log` are what the tool wrote, under the caps: untrusted text. `receipt` says what was
-    enforced. `artifact_digest` and `policy_digest` are empty where the call ended before they
-    were known.
+    `reasons` say why the call ran in that lane. `trust` is the tag of the output, never higher
+    than what produced it. `stdout`, `stderr` and `log` are what the tool wrote, under the caps:
+    untrusted text. `receipt` says what was enforced. `artifact_digest` and `policy_digest` are
+    empty where the call ended before they were known.
     """
 
     status: int
@@ -91,8 +91,11 @@ class Result(Struct, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form. `error` is there only where the call failed."""
-        names = (name for name in self.__struct_fields__ if name != "error")
-        out: dict[str, Any] = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
+        out: dict[str, Any] = {}
+        for name in self.__struct_fields__:
+            if name != "error":
+                value = msgspec.to_builtins(getattr(self, name))
+                out[name] = list(value) if isinstance(value, tuple) else value
         if self.error is not None:
             out["error"] = self.error.to_dict()
         return out

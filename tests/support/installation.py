@@ -29,9 +29,11 @@ class Installation:
             return registry.publish(sign_artifact(unsigned, self.key), **options).digest
 
 
-def fake_archive(name="fake", version="1.0.0", methods=("go",), **fields) -> bytes:
-    """An unsigned artifact for the fake lane: any input, any output, eight bytes of program."""
-    described = {method: {"input": {}, "output": {}} for method in methods}
+def fake_archive(name="fake", version="1.0.0", methods=("go",), output=None, **fields) -> bytes:
+    """An unsigned artifact for the fake lane: any input, `output` as the output schema (default:
+    anything), eight bytes of program.
+    """
+    described = {method: {"input": {}, "output": output or {}} for method in methods}
     manifest = {
         "id": TEST_ID,
         "name": name,

@@ -6,12 +6,13 @@ names and is imported only when it is called, so that `toolcell --help` stays qu
 """
 
 import importlib
+import os
 import sys
-from typing import Any
 
 import click
 
-from toolcell.errors import ConfigError, ToolcellError
+from toolcell.errors import ConfigError, ToolcellError, ToolFault
+from toolcell.telemetry.patterns import escape_control
 
 __all__ = ["main", "toolcell"]
 
@@ -82,13 +83,27 @@ def main(argv: list[str] | None = None) -> None:
     except ToolcellError as error:
         show_error(error)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        show_error(
+            ConfigError(
+                f"{where}{error.strerror or error}",
+                remedy="check the path, its rights and the disk",
+            )
+        )
+        sys.exit(1)
 
 
 def show_error(error: ToolcellError) -> None:
-    """Prints `error` and its remedy on stderr."""
-    click.echo(f"error {error.status} ({error.code}): {error.message}", err=True)
-    guest_detail: Any = getattr(error, "guest_detail", "")
-    if guest_detail:
-        click.echo(guest_detail.rstrip(), err=True)
+    """Prints `error` and its remedy on stderr, as text that can do nothing to a terminal."""
+    lines = [f"error {error.status} ({error.code}): {error.message}"]
+    if isinstance(error, ToolFault) and error.guest_detail:
+        lines.append(error.guest_detail.rstrip())
     if error.remedy:
-        click.echo(f"  remedy: {error.remedy}", err=True)
+        lines.append(f"  remedy: {error.remedy}")
+    for line in lines:
+        click.echo(escape_control(line, keep_newlines=True), err=True)

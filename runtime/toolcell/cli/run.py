@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from toolcell.cli import show_error
-from toolcell.errors import ConfigError
+from toolcell.errors import ConfigError, ToolcellError
 from toolcell.result import Result
 from toolcell.telemetry.patterns import escape_control
 
@@ -82,18 +82,21 @@ def run_command(
 
     raw = _with_arguments(_read_input(input_), arguments)
     name, _, version = (tool, "", "") if _is_path(tool) else tool.partition("@")
-    with Runtime(home) as runtime:
-        result = runtime.invoke_json(
-            Path(name) if _is_path(tool) else name,
-            method,
-            raw,
-            version=version,
-            policy=policy,
-            masks=masks,
-            scope=scope,
-            input_trust=trust,
-            lane=lane,
-        )
+    try:
+        with Runtime(home) as runtime:
+            result = runtime.invoke_json(
+                Path(name) if _is_path(tool) else name,
+                method,
+                raw,
+                version=version,
+                policy=policy,
+                masks=masks,
+                scope=scope,
+                input_trust=trust,
+                lane=lane,
+            )
+    except ToolcellError as error:  # the installation is wrong: there was no call
+        result = Result(status=error.status, method=method, error=error)
     if as_json:
         click.echo(json.dumps(result.to_dict(), indent=2))
     else:
