@@ -59,13 +59,16 @@ class Scratch:
     def read(self, names: Names, max_bytes: int) -> bytes:
         """The file `names`, at most `max_bytes` (413)."""
         descriptor = self._open(names, _FILE)
-        with os.fdopen(descriptor, "rb") as file:
-            info = os.fstat(file.fileno())
+        try:
+            info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
                 raise _not_a_file()
             if info.st_size > max_bytes:
                 raise _over("max_message_bytes", max_bytes, info.st_size, Status.TOO_LARGE)
-            return file.read(max_bytes)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return file.read(max_bytes)
+        finally:
+            os.close(descriptor)
 
     def write(self, names: Names, data: bytes) -> None:
         """Puts `data` in the file `names`, whole or not at all; makes the folders that it needs."""
