@@ -4,6 +4,8 @@
 the slack. Rows that a size or a count ends have a ceiling that is only a bound on patience.
 """
 
+import ctypes
+import gc
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,9 +85,15 @@ ATTACKS = (
 
 
 class Footprint:
-    """What the host process holds: threads, descriptors, resident memory."""
+    """What the host process holds: threads, descriptors, resident memory.
+
+    Memory that is free but kept by the allocator is given back first: it is no leak, and how much
+    it is depends on which threads happened to share an arena.
+    """
 
     def __init__(self):
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
         process = psutil.Process()
         self.threads = threading.active_count()
         self.descriptors = process.num_fds()
