@@ -9,10 +9,12 @@ Made by whoever configures telemetry; called by `Telemetry`.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -51,7 +53,8 @@ class JsonlSink:
     at least 4 KiB, 0: never. Full files stay; removing them is the operator's business.
     `fsync`: `always` syncs before `write` returns (100 µs and more); `interval` (default) does it
     in the background every `fsync_interval_ms`, default 1,000; `none` leaves it to the kernel.
-    `lock_timeout_ms`: how long to wait for another process, default 5,000; then TimeoutError.
+    `lock_timeout_ms`: how long to wait for other threads, and then for another process; default
+    5,000; then TimeoutError, which is an OSError.
 
     Raises :class:`ConfigError` where the log can't be opened. Later, `write` raises OSError.
     """
@@ -101,7 +104,6 @@ class JsonlSink:
         self._lock = threading.Lock()
         self._head_fd = -1
         self._log_fd = -1
-        self._log_generation = 0
         self._record: bytes | None = None
         self._look_at = 0.0
         self._sync = IntervalSync(self._fsync_interval_ms, self._duplicates)
@@ -113,11 +115,15 @@ class JsonlSink:
             raise ValueError(f"the event has {len(body)} bytes, the limit is {_MAX_EVENT_BYTES}")
         if self._pid != os.getpid():
             self._forget_parent()
-        with self._lock:
+        if not self._lock.acquire(timeout=self._lock_timeout_s):
+            raise TimeoutError(errno.ETIMEDOUT, "the threads before this one are stuck")
+        try:
             self._sync.raise_failure()
             self._locked_append(body)
             if self._fsync == "interval":
                 self._sync.mark()
+        finally:
+            self._lock.release()
 
     def flush(self) -> None:
         """Syncs the log, unless the policy is `none`."""
@@ -148,7 +154,7 @@ class JsonlSink:
             if body is not None:
                 if self._max_bytes:
                     self._make_room(len(body) + LINE_OVERHEAD_BYTES)
-                self._append(body, self._head)
+                self._append((body,), self._head)
         except BaseException:
             # Whatever it was, a Ctrl-C between two system calls included: look before going on.
             self._record = None
@@ -182,20 +188,23 @@ class JsonlSink:
         while True:
             if head.closed:
                 head = self._next_file(head)
-            self._open_log(head.generation)
+            self._open_log()
             finding = examine(self._log_fd, head, self._key, doubtful=doubtful)
             head = finding.head
             if finding.needs_newline and not finding.kind:
                 head = self._put(b"\n", head, head._replace(size=head.size + 1))
             if not head.closed:
                 break
-        if head.size == 0 or not finding.kind:
+        if len(record) > HEAD_BYTES:
+            os.ftruncate(self._head_fd, HEAD_BYTES)
+        if not finding.kind:
             head = self._seal(head)
-        if head.size == 0:
-            head = self._append(_ENCODER.encode(self._opening(head)), head)
+        # One write, so that no crash can leave an opening that keeps the recovery to itself.
+        own = [_ENCODER.encode(self._opening(head))] if head.size == 0 else []
         if finding.kind:
-            lead = b"\n" if finding.needs_newline else b""
-            self._append(_ENCODER.encode(_recovered(finding)), head, lead=lead)
+            own.append(_ENCODER.encode(_recovered(finding)))
+        if own:
+            self._append(own, head, lead=b"\n" if finding.needs_newline else b"")
 
     def _where_it_ended(self, record: bytes) -> tuple[Head, bool]:
         """The end of the chain as far as it is known, and whether that can't be proved.
@@ -212,12 +221,17 @@ class JsonlSink:
         head, is_new = rebuild(self._files, self._key)
         return head, not is_new
 
-    def _append(self, body: bytes, head: Head, *, lead: bytes = b"", closed: bool = False) -> Head:
-        """Writes the event `body` as the line after `head`, behind `lead`, which is no line."""
-        line, digest = seal_line(head.seq + 1, head.hash, body, self._key)
-        size = head.size + len(lead) + len(line)
+    def _append(
+        self, bodies: Sequence[bytes], head: Head, *, lead: bytes = b"", closed: bool = False
+    ) -> Head:
+        """Writes events as the lines after `head`, behind `lead`, which is no line."""
+        data, seq, last = lead, head.seq, head.hash
+        for body in bodies:
+            seq += 1
+            line, last = seal_line(seq, last, body, self._key)
+            data += line
         return self._put(
-            lead + line, head, Head(head.generation, head.seq + 1, size, closed, digest)
+            data, head, Head(head.generation, seq, head.size + len(data), closed, last)
         )
 
     def _put(self, data: bytes, head: Head, after: Head) -> Head:
@@ -252,9 +266,9 @@ class JsonlSink:
         if self._files.full(head.generation).exists():
             return
         closing = AuditClosed.of(_OUTSIDE, next=self._files.active.name)
-        head = self._next_file(self._append(_ENCODER.encode(closing), head, closed=True))
-        self._open_log(head.generation)
-        self._append(_ENCODER.encode(self._opening(head)), head)
+        head = self._next_file(self._append((_ENCODER.encode(closing),), head, closed=True))
+        self._open_log()
+        self._append((_ENCODER.encode(self._opening(head)),), head)
 
     def _next_file(self, head: Head) -> Head:
         """Puts the closed file where full ones go. A writer that is killed here can be followed."""
@@ -285,15 +299,14 @@ class JsonlSink:
         self._close_files()
         self._start()
 
-    def _open_log(self, generation: int) -> None:
-        if self._log_fd >= 0 and self._log_generation == generation:
-            return
-        if self._log_fd >= 0:
+    def _open_log(self) -> None:
+        """Opens the active file, unless what is open is what has that name now."""
+        if self._log_fd >= 0 and not same_file(self._files.active, self._log_fd):
             os.close(self._log_fd)
             self._log_fd = -1
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-        self._log_fd = open_private(self._files.active, flags)
-        self._log_generation = generation
+        if self._log_fd < 0:
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+            self._log_fd = open_private(self._files.active, flags)
 
     def _files_are_ours(self) -> bool:
         return (self._head_fd < 0 or same_file(self._files.head, self._head_fd)) and (

@@ -154,6 +154,49 @@ def test_a_head_record_lost_between_two_files_is_rebuilt_from_the_full_one(path)
     assert [problem.kind for problem in report.problems] == ["unproved"]
 
 
+def test_a_head_record_that_somebody_made_longer_is_told_of_once(path):
+    write_log(path, events=1)
+    with head_of(path).open("ab") as head:
+        head.write(b"more")
+    append(path, capability(), capability())
+    append(path, capability())
+    assert [problem.kind for problem in check(path).problems] == ["unproved"]
+
+
+def test_a_writer_follows_when_another_one_begins_anew_after_a_move(path):
+    one, two = (JsonlSink(path, KEY, fsync="none") for _ in range(2))
+    one.write(capability())
+    two.write(capability())
+    elsewhere = path.with_name("moved.jsonl")
+    path.rename(elsewhere)
+    moved = elsewhere.read_bytes()
+    one._look_at = 0.0
+    one.write(capability("one"))
+    two.write(capability("two"))
+    one.close()
+    two.close()
+    assert elsewhere.read_bytes() == moved
+    report = check(elsewhere, path)
+    assert (report.whole, report.lines) == (True, 7)
+
+
+def test_a_crash_while_a_loss_is_told_of_does_not_hide_the_loss(path, monkeypatch):
+    write_log(path, events=3)
+    path.unlink()
+    real = os.write
+
+    def halfway(descriptor, data):
+        real(descriptor, data[: data.index(b"\n") + 1])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", halfway)
+        with pytest.raises(KeyboardInterrupt):
+            JsonlSink(path, KEY, fsync="none")
+    append(path, capability())
+    assert not check(path).whole
+
+
 def test_two_sinks_in_one_process_take_turns(path):
     one, two = (JsonlSink(path, KEY, fsync="none", max_bytes=8192) for _ in range(2))
     for _ in range(20):

@@ -29,7 +29,7 @@ def test_the_commands_print_what_the_page_shows(capsys):
     shown = re.findall(r"```console\n\$ toolcell (.*?)\n(.*?)```", TEXT, re.DOTALL)
     assert shown
     for command, output in shown:
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             main(command.split())
         pattern = re.escape(output).replace("…", "[0-9a-f]{64}")
         assert re.fullmatch(pattern, capsys.readouterr().out)
