@@ -1,6 +1,7 @@
 """A tool that does its worst, one method at a time. Built by `wasi_guests.python_guest`."""
 # ruff: noqa: A002, BLE001, PTH123, SIM105 - its worst is what it is for
 
+import base64
 import json
 import os
 import random
@@ -9,7 +10,7 @@ import time
 
 import wit_world.exports as exports
 from componentize_py_types import Err
-from wit_world.imports import kv
+from wit_world.imports import files, http, images, kv, log
 
 _STATE = []
 
@@ -135,6 +136,43 @@ def dice(_):
 
 def echo(value):
     return value
+
+
+def use_kv(_):
+    kv.set("b", "2")
+    kv.set("a", "1")
+    found = [kv.get("a"), kv.get("none"), kv.list("")]
+    return [*found, kv.delete("a"), kv.delete("a")]
+
+
+def use_files(_):
+    files.write_text("/scratch/a/one.txt", "ähm")
+    files.write_bytes("/scratch/two.bin", base64.b64encode(bytes(range(256))).decode())
+    listed = [[entry.name, entry.kind.name, entry.size] for entry in files.list("/scratch")]
+    data = base64.b64decode(files.read_bytes("/scratch/two.bin"))
+    files.remove("/scratch/a")
+    return [len(data), listed]
+
+
+def use_images(data):
+    image = images.resize(data, 2, 2, "png")
+    return [image.width, image.height, image.format, image.data]
+
+
+def use_http(url):
+    response = http.fetch(http.Request("GET", url, [http.Header("x-test", "1")], "", None, 1000))
+    headers = {header.name.lower(): header.value for header in response.headers}
+    body = base64.b64decode(response.body).decode()
+    return [response.status, response.url, headers.get("x-answer"), body]
+
+
+def use_log(_):
+    for level in log.Level:
+        log.emit(level, "said at " + level.name)
+
+
+def send_too_much(count):
+    log.emit(log.Level.INFO, "x" * count)
 
 
 class _Raw:

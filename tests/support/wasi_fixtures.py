@@ -5,6 +5,7 @@ from wasi_cell import Artifact
 from wasi_guests import python_guest
 
 from toolcell.lane import LaneHome
+from toolcell.policy.envelope import CAPABILITIES
 from toolcell_wasi.lane import WasiLane
 
 
@@ -35,6 +36,6 @@ def prepare(wasi_lane):
 
 @pytest.fixture(scope="session")
 def hostile(request, prepare):
-    """The hostile Python tool, which requests `kv.get` and `kv.set`."""
+    """The hostile Python tool, which requests every capability that there is."""
     folder = request.config.cache.mkdir("wasi-guests")
-    return prepare(python_guest(folder), capabilities=("kv.get", "kv.set"))
+    return prepare(python_guest(folder), capabilities=tuple(sorted(CAPABILITIES)))
