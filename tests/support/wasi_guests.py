@@ -192,6 +192,22 @@ def waiting(body: str, *, core: str = "", pages: int = 1) -> bytes:
     )
 
 
+def waiting_for_stdout() -> bytes:
+    """A guest that hands its standard output to `pollable.block`."""
+    return wat_guest(
+        "(call $block (call $get)) unreachable",
+        imports=_TIMERS + _STREAMS.format(name="stdout"),
+        lowered="""
+          (core func $get (canon lower (func $std "get-stdout")))
+          (core func $block (canon lower (func $poll "[method]pollable.block")))""",
+        core_imports="""
+          (import "x" "get" (func $get (result i32)))
+          (import "x" "block" (func $block (param i32)))""",
+        core_instances="""(with "x" (instance
+          (export "get" (func $get)) (export "block" (func $block))))""",
+    )
+
+
 def python_guest(cache: Path) -> bytes:
     """The hostile Python tool, built once for each version of its source."""
     source = (HERE / "hostile_tool.py").read_bytes()

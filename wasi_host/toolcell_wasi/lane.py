@@ -19,7 +19,7 @@ from toolcell.lane import Artifact, LaneHome, Probe
 from toolcell_wasi.aot.cache import CompiledCache
 from toolcell_wasi.aot.compiler import CompileLimits, Compiler
 from toolcell_wasi.engine import Component, Engine, EngineConfig, EngineFailure, FunctionType
-from toolcell_wasi.engine.component import COMPONENT_PREAMBLE
+from toolcell_wasi.engine.component import COMPONENT_PREAMBLE, ExportIndex
 from toolcell_wasi.engine.wit import STRING, Result, signature
 from toolcell_wasi.host.capabilities import FAULT, PACKAGE, PACKAGE_VERSION
 from toolcell_wasi.imports import resolve_imports
@@ -40,12 +40,13 @@ SLOT_BYTES = 4 * 1024**3 + 64 * MIB
 class WasiSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The lane's table of the configuration file.
 
-    `cells`: how many can be alive at once, 256; a call beyond that is refused with status 503.
+    `cells`: how many can be alive at once, 256 or 8 per core, whichever is more; a call beyond
+    that is refused with status 503.
     `tick_ms`: how often running guests are looked at, 5; bounds how late a deadline is seen.
     `cache_mb`: compiled code kept on disk, 2048. `compile_timeout_s`: 120.
     """
 
-    cells: Annotated[int, Meta(ge=1, le=4096)] = 256
+    cells: Annotated[int, Meta(ge=1, le=4096)] = max(256, 8 * (os.cpu_count() or 1))
     tick_ms: Annotated[float, Meta(ge=1, le=20)] = 5.0
     cache_mb: Annotated[int, Meta(ge=0, le=1024 * 1024)] = 2048
     compile_timeout_s: Annotated[int, Meta(ge=1, le=3600)] = 120
@@ -114,22 +115,10 @@ class WasiLane:
         return prepared
 
     def _link(self, component: Component, manifest: Manifest, ticker: Ticker) -> PreparedComponent:
-        export = component.exports().get(GUEST_INTERFACE, {}).get(GUEST_FUNCTION)
-        invoke = component.export_index(GUEST_INTERFACE, GUEST_FUNCTION)
-        if (
-            invoke is None
-            or not isinstance(export, FunctionType)
-            or not export.matches(INVOKE_PARAMS, INVOKE_RESULT)
-        ):
-            raise ArtifactRejected(
-                f"the component does not export `{GUEST_INTERFACE}#{GUEST_FUNCTION}` as "
-                f"`{signature(INVOKE_PARAMS, INVOKE_RESULT)}`",
-                remedy="build it against the world of toolcell_sdk",
-            )
         try:
             return PreparedComponent(
                 component=component,
-                invoke=invoke,
+                invoke=_find_invoke(component),
                 imports=resolve_imports(component.imports(), manifest),
                 manifest=manifest,
                 ticker=ticker,
@@ -178,16 +167,37 @@ class WasiLane:
             self._open.discard(prepared)
 
     def close(self) -> None:
-        """Closes what is prepared, then the ticker, then the engine. Idempotent."""
-        for prepared in list(self._open):
-            prepared.close()
+        """Ends every cell, then closes what is prepared, then the engine. Idempotent.
+
+        A cell that can't be ended (a host function that hangs) keeps its engine: freeing what is
+        in use would take the process down.
+        """
         with self._lock:
             engine, self._engine = self._engine, None
             ticker, self._ticker = self._ticker, None
-        if ticker is not None:
-            ticker.close()
+            prepared = list(self._open)
+        if ticker is not None and not ticker.close():
+            return
+        for each in prepared:
+            each.close()
         if engine is not None:
             engine.close()
+
+
+def _find_invoke(component: Component) -> ExportIndex:
+    export = component.exports().get(GUEST_INTERFACE, {}).get(GUEST_FUNCTION)
+    index = component.export_index(GUEST_INTERFACE, GUEST_FUNCTION)
+    if (
+        index is None
+        or not isinstance(export, FunctionType)
+        or not export.matches(INVOKE_PARAMS, INVOKE_RESULT)
+    ):
+        raise ArtifactRejected(
+            f"the component does not export `{GUEST_INTERFACE}#{GUEST_FUNCTION}` as "
+            f"`{signature(INVOKE_PARAMS, INVOKE_RESULT)}`",
+            remedy="build it against the world of toolcell_sdk",
+        )
+    return index
 
 
 def require_address_space(cells: int) -> None:

@@ -75,7 +75,7 @@ class PreparedComponent:
         since = time.perf_counter()
         try:
             session.check()
-            with self._ticker.running():
+            with self._ticker.running(session.cancel):
                 store = Store(engine, _limits_of(session.envelope), cell)
                 store.instantiate(self._linker_of_open())
                 since = _stage(outcome, "instantiate", since)

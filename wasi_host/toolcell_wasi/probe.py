@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import wasmtime
 
 from toolcell.lane import Probe
+from toolcell.session import CancelToken
 from toolcell_wasi.aot.sealed import SealedFile
 from toolcell_wasi.engine import (
     Component,
@@ -92,7 +93,7 @@ def probe_engine(engine: Engine, ticker: Ticker) -> Probe:
     try:
         checks = {"host-functions": _answers, "fuel": _runs_dry, "epoch": _ticks}
         checks |= {"memory": _stays_small, "stack": _overflows}
-        with ticker.running():
+        with ticker.running(CancelToken()):
             return _result({name: check(component, linker) for name, check in checks.items()})
     finally:
         linker.close()

@@ -1,11 +1,15 @@
 """Many threads in one prepared tool; many tools in one lane; nothing left behind."""
 
+import os
+import threading
+
 import pytest
 from wasi_attacks import Footprint, in_threads
 from wasi_cell import Artifact, call
 from wasi_guests import ECHO, wat_guest
 
 from toolcell.lane import LaneHome
+from toolcell_wasi.engine.linker import RUNNING
 from toolcell_wasi.lane import WasiLane
 
 MIB = 1024 * 1024
@@ -66,3 +70,28 @@ def test_lanes_come_and_go_without_a_trace(tmp_path):
     for _ in range(20):
         live()
     Footprint().assert_not_above(before, resident_slack_bytes=2 * MIB)
+
+
+def test_closing_the_lane_ends_its_cells_first(tmp_path):
+    lane = WasiLane()
+    lane.configure(LaneHome(cache_dir=str(tmp_path / "cache")))
+    prepared = lane.prepare(Artifact(wat_guest("(loop (br 0)) unreachable")))
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.append(call(prepared, wall_time_ms=60_000)))
+    thread.start()
+    while not RUNNING:
+        assert thread.is_alive()
+    lane.close()
+    thread.join()
+    assert outcomes[0].error.message == "the lane is being closed"
+
+
+def test_deadlines_hold_in_a_forked_process(prepare):
+    """A fork copies no thread: without a new ticker the guest would spin for ever."""
+    prepared = prepare(wat_guest("(loop (br 0)) unreachable"))
+    call(prepared, wall_time_ms=20)
+    child = os.fork()
+    if child == 0:
+        outcome = call(prepared, wall_time_ms=50, fuel=20_000_000_000)
+        os._exit(0 if outcome.error.limit == "wall_time_ms" else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -120,6 +120,11 @@ def test_the_oldest_entries_go_where_the_folder_is_full(folder):
     assert [take(small, f"{at}" * 64) is not None for at in range(5)] == [False] * 2 + [True] * 3
 
 
+def test_a_cache_of_no_size_keeps_nothing(folder):
+    small = CompiledCache(folder, 0, None)
+    assert not keep(small).exists()
+
+
 def test_what_a_crash_left_behind_is_cleared_away(cache, folder):
     left = folder / ".half-written"
     left.write_bytes(b"x")

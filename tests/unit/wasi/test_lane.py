@@ -97,6 +97,35 @@ def test_a_component_without_the_export_is_rejected(wasi_lane):
         wasi_lane.prepare(Artifact(bytes(wasmtime.wat2wasm("(component)"))))
 
 
+def test_a_component_that_imports_a_core_module_is_rejected(wasi_lane):
+    import wasmtime
+
+    guest = bytes(wasmtime.wat2wasm('(component (import "m" (core module)))'))
+    with pytest.raises(ArtifactRejected):
+        wasi_lane.prepare(Artifact(guest))
+
+
+FEATURES = {
+    "threads": "(memory 1 1 shared)",
+    "memory64": "(memory i64 1)",
+    "multiple memories": "(memory 1)",
+    "garbage collection": "(type $t (struct (field i32)))",
+    "exceptions": "(tag $e)",
+    "tail calls": "(func $f (return_call $f))",
+    "function references": "(type $t (func)) (func (param (ref $t)))",
+    "relaxed SIMD": "(func (param v128 v128) (result v128)"
+    " (i8x16.relaxed_swizzle (local.get 0) (local.get 1)))",
+    "stack switching": "(type $f (func)) (type $c (cont $f))",
+}
+
+
+@pytest.mark.parametrize("core", FEATURES.values(), ids=FEATURES)
+def test_a_feature_that_tools_do_not_need_is_off(wasi_lane, core):
+    with pytest.raises(ArtifactRejected) as rejected:
+        wasi_lane.prepare(Artifact(wat_guest(ECHO, core=core)))
+    assert rejected.value.status in {400, 413}
+
+
 def test_an_unknown_import_is_rejected_by_name(wasi_lane):
     guest = importing("evil:corp/door@1.0.0", "open", "(result u32)", "(result i32)", ECHO)
     with pytest.raises(ArtifactRejected, match=re.escape("evil:corp/door@1.0.0")):

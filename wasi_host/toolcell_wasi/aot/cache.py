@@ -32,7 +32,9 @@ STALE_S = 3600
 
 
 class CompiledCache:
-    """A folder of authenticated entries, at most `max_bytes` of them, the oldest go first.
+    """A folder of authenticated entries, `max_bytes` at most; what was used longest ago goes first.
+
+    0 bytes keeps nothing.
 
     Any number of processes may use it at once: an entry is written beside its place and renamed.
     """
@@ -70,6 +72,8 @@ class CompiledCache:
         """Keeps `code` as entry `name`. A full disk costs the entry, not the call."""
         aside = self._folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
         data = code.read(MAX_COMPILED_BYTES)
+        if len(data) + HEADER_BYTES > self._max_bytes:
+            return
         try:
             self._prune(room_for=len(data) + HEADER_BYTES)
             fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
