@@ -40,12 +40,18 @@ class Response:
         Bytes that don't decode become U+FFFD.
         """
         if encoding is None:
-            _type, _, parameters = self.header("content-type").partition("charset=")
-            encoding = parameters.partition(";")[0].strip().strip("\"'") or "utf-8"
+            encoding = self._charset() or "utf-8"
         try:
             return self.body.decode(encoding, "replace")
         except LookupError:
             return self.body.decode("utf-8", "replace")
+
+    def _charset(self) -> str:
+        for parameter in self.header("content-type").split(";")[1:]:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "charset":
+                return value.strip().strip("\"'")
+        return ""
 
     def json(self) -> Any:
         """The body as JSON. Raises `ValueError` where it is not."""

@@ -94,6 +94,11 @@ class Checker(ast.NodeVisitor):
         if not self._use(node):
             self.generic_visit(node)
 
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """`vars(os)["system"]`."""
+        if not self._use(node):
+            self.generic_visit(node)
+
     def visit_Name(self, node: ast.Name) -> None:
         """`eval`, or what an assignment made an alias of."""
         if isinstance(node.ctx, ast.Load):

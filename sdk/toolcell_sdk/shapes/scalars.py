@@ -84,27 +84,38 @@ SCALARS: dict[Any, Shape] = {
 }
 
 
+def _key(value: Any) -> tuple[type, Any]:
+    """What two JSON scalars have in common when they are equal: 1 is 1.0 and is not true."""
+    if not isinstance(value, (str, int, float, type(None))):
+        return (type(value), None)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return (type(value), value)
+
+
 def literal(values: tuple[Any, ...]) -> Shape:
     """One of the given JSON scalars. Types are told apart: `Literal[1]` is not true."""
-    allowed = {(type(value), value): value for value in values}
+    allowed = {_key(value): value for value in values}
 
     def check(value: Any) -> Any:
-        if (type(value), value) in allowed:
-            return value
-        raise expected(f"one of {', '.join(repr(v) for v in values)}", value)
+        key = _key(value)
+        if key not in allowed:
+            raise expected(f"one of {', '.join(repr(v) for v in values)}", value)
+        return allowed[key]
 
     return Shape({"enum": list(values)}, check, check, "one of the literals")
 
 
 def enumeration(kind: type[enum.Enum]) -> Shape:
     """A member of `kind`, carried as its value."""
-    by_value = {(type(member.value), member.value): member for member in kind}
+    by_value = {_key(member.value): member for member in kind}
     values = [member.value for member in kind]
 
     def decode(value: Any) -> enum.Enum:
-        if isinstance(value, (str, int, float, bool)) and (type(value), value) in by_value:
-            return by_value[type(value), value]
-        raise expected(f"one of {', '.join(repr(v) for v in values)}", value)
+        key = _key(value)
+        if key not in by_value:
+            raise expected(f"one of {', '.join(repr(v) for v in values)}", value)
+        return by_value[key]
 
     def encode(value: Any) -> Any:
         if not isinstance(value, kind):
