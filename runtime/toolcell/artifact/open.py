@@ -10,7 +10,6 @@ after the proof of who that is: container, manifest, signature, digests of the f
 
 import hashlib
 import os
-import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from toolcell.artifact.names import MANIFEST_NAME, SIGNATURE_NAME
 from toolcell.artifact.schema import check_schemas
 from toolcell.artifact.signature import manifest_digest, verify_signature
 from toolcell.errors import ArtifactRejected
+from toolcell.trust.plain_file import open_plain_file
 from toolcell.trust.store import TrustedKey, TrustStore
 
 __all__ = ["Contents", "VerifiedArtifact", "open_artifact", "read_artifact_file", "read_contents"]
@@ -115,7 +115,7 @@ class VerifiedArtifact:
         if expected is None:
             raise _rejected("no_such_file", f"`{name}` is about the artifact, not a part of it")
         try:
-            with os.fdopen(_open(path), "rb") as file:
+            with open_plain_file(path) as file:
                 data = os.pread(file.fileno(), span.size, span.offset)
         except OSError as error:
             why = error.strerror or "unreadable"
@@ -168,11 +168,8 @@ def read_artifact_file(path: Path) -> bytes:
     :class:`ArtifactRejected` where it is missing, a link, not a plain file, or too large.
     """
     try:
-        with os.fdopen(_open(path), "rb") as file:
-            info = os.fstat(file.fileno())
-            if not stat.S_ISREG(info.st_mode):
-                raise _rejected("not_a_file", f"{path.name} is not a plain file")
-            check_size(info.st_size)
+        with open_plain_file(path) as file:
+            check_size(os.fstat(file.fileno()).st_size)
             raw = file.read(MAX_ARCHIVE_BYTES + 1)
     except OSError as error:
         raise ArtifactRejected(
@@ -183,11 +180,6 @@ def read_artifact_file(path: Path) -> bytes:
         ) from None
     check_size(len(raw))
     return raw
-
-
-def _open(path: Path) -> int:
-    # Without O_NONBLOCK a named pipe would hold us up until somebody writes into it.
-    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _rejected(reason: str, message: str) -> ArtifactRejected:

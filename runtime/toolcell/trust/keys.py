@@ -8,13 +8,13 @@ import base64
 import binascii
 import hashlib
 import os
-import stat
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from toolcell.errors import ConfigError
 from toolcell.home import ensure_private_dir
+from toolcell.trust.plain_file import open_plain_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -162,16 +162,14 @@ def write_new(path: Path, data: bytes, mode: int) -> None:
 
 def _read_private(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        opened = open_plain_file(path)
     except OSError as error:
         raise ConfigError(
             f"the key {path} can't be read: {error.strerror}",
             remedy="name a key in the home folder, or the path of a PEM file",
         ) from None
-    with os.fdopen(descriptor, "rb") as file:
+    with opened as file:
         info = os.fstat(file.fileno())
-        if not stat.S_ISREG(info.st_mode):
-            raise ConfigError(f"the key {path} is not a plain file", remedy="name a PEM file")
         if info.st_uid != os.geteuid() or info.st_mode & 0o077:
             raise ConfigError(
                 f"{path} holds a private key, and others may read it "

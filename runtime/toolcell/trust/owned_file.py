@@ -6,7 +6,6 @@ Owns how such a file is read, replaced, locked and watched. Knows nothing of wha
 
 import fcntl
 import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Generic, TypeVar
 
 from toolcell.errors import ConfigError
 from toolcell.home import ensure_private_dir
+from toolcell.trust.plain_file import open_plain_file
 
 __all__ = ["MAX_FILE_BYTES", "WatchedFile", "locked", "read_owned", "replace_owned"]
 
@@ -41,9 +41,13 @@ def read_owned(path: Path, *, secret: bool = False) -> bytes | None:
 
 
 def replace_owned(path: Path, data: bytes) -> None:
-    """Replaces `path` with `data` in one step, mode 0600: a reader sees the old or the new file."""
+    """Replaces `path` with `data` in one step, mode 0600: a reader sees the old or the new file.
+
+    The caller holds :func:`locked`. So there is one name to write aside, and what a killed process
+    left there, which may be a secret, is gone with the next change.
+    """
     ensure_private_dir(path.parent)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+    aside = path.with_name(f".{path.name}.new")
     with suppress(FileNotFoundError):
         aside.unlink()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -114,9 +118,8 @@ class WatchedFile(Generic[T]):
 
 
 def _read(path: Path, secret: bool) -> tuple[bytes, _Signature] | None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags)
+        opened = open_plain_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -124,7 +127,7 @@ def _read(path: Path, secret: bool) -> tuple[bytes, _Signature] | None:
             f"{path} can't be read: {error.strerror}",
             remedy="it must be a plain file of your own, not a link",
         ) from None
-    with os.fdopen(descriptor, "rb") as file:
+    with opened as file:
         info = os.fstat(file.fileno())
         _require_owned(path, info, secret)
         data = file.read(MAX_FILE_BYTES + 1)
@@ -137,8 +140,6 @@ def _read(path: Path, secret: bool) -> tuple[bytes, _Signature] | None:
 
 
 def _require_owned(path: Path, info: os.stat_result, secret: bool) -> None:
-    if not stat.S_ISREG(info.st_mode):
-        raise ConfigError(f"{path} is not a plain file", remedy="put a file of your own there")
     closed = 0o077 if secret else 0o022
     if info.st_uid != os.geteuid() or info.st_mode & closed:
         what = "read or change" if secret else "change"

@@ -19,9 +19,7 @@ def is_refused(raw: bytes) -> bool:
     try:
         open_artifact(raw, TRUST)
     except ArtifactRejected as error:
-        assert error.details["reason"]
-        assert error.message.isprintable()
-        return True
+        return bool(error.details["reason"]) and error.message.isprintable()
     return False
 
 
@@ -46,7 +44,7 @@ def test_every_value_of_every_byte_of_the_signature_is_caught():
     spans = read_archive(SMALL)
     files = {n: SMALL[s.offset : s.offset + s.size] for n, s in spans.items()}
     envelope = files[SIGNATURE_NAME]
-    chosen = random.Random(4).sample(range(len(envelope)), 12)  # noqa: S311
+    chosen = random.Random(4).sample(range(len(envelope)), 12)
     for index in chosen:
         for value in range(256):
             if value == envelope[index]:
