@@ -51,7 +51,9 @@ class Result(Struct, kw_only=True):
     `status` is 200, or the status of `error`. `output` is the decoded JSON, None where it failed.
     `reasons` say why the call ran in that lane. `trust` is the tag of the output, never higher
     than what produced it. `stdout`, `stderr` and `log` are what the tool wrote, under the caps:
-    untrusted text. `receipt` says what was enforced. `artifact_digest` and `policy_digest` are
+    untrusted text. `receipt` says what was enforced. `attestation` is the
+    signed statement of a success (`toolcell.artifact.attest`), where the runtime has a key for it.
+    `artifact_digest` and `policy_digest` are
     empty where the call ended before they were known.
     """
 
@@ -76,6 +78,7 @@ class Result(Struct, kw_only=True):
     stderr: str = ""
     log: tuple[LogLine, ...] = ()
     receipt: Mapping[str, Any] = field(default_factory=dict)
+    attestation: str = ""
     stages_us: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -1,7 +1,7 @@
 """Runtime: the way in for whoever embeds toolcell.
 
 Owns the life of everything long-lived (registry, policies, lanes, broker services, telemetry) and
-the ways to call: `invoke`, `ainvoke`, `map`, `start`. What a call does is in `toolcell.call`.
+the ways to call: `invoke`, `ainvoke`, `map`, `start`. What a call does is in `toolcell.pipeline`.
 """
 
 import asyncio
@@ -17,19 +17,21 @@ import msgspec
 
 from toolcell.admission import Gate
 from toolcell.broker import BrokerServices
-from toolcell.call import Call, Pipeline
 from toolcell.errors import CallCancelled, InternalError, InvalidInput, QueueFull
 from toolcell.events import EventContext, MonitorIncident
 from toolcell.handle import Handle
 from toolcell.home import Home, owner_only_key
 from toolcell.lane import Lane
 from toolcell.lanes import LaneSet, discover
+from toolcell.pipeline import Pipeline
 from toolcell.plan import MaskChoice, Planner, PolicyChoice
 from toolcell.result import Result, Trust
+from toolcell.run import Call
 from toolcell.session import CancelToken
 from toolcell.telemetry import Sink, Telemetry
 from toolcell.telemetry.jsonl import JsonlSink
 from toolcell.telemetry.redact import Redactor
+from toolcell.trust.keys import SigningKey
 
 __all__ = ["CallOptions", "Runtime"]
 
@@ -64,6 +66,7 @@ class Runtime:
     `lane_settings`: a table per lane, checked by that lane at start.
     `sinks`: further places for events, beside the audit log of the home folder.
     `services`: the broker's; None makes them from the home folder. Closed with the runtime.
+    `result_key`: signs the result of each call that succeeds; None signs none.
     `max_concurrency`: calls that run at once, by default 4 per core. `queue_length`: calls that
     may wait beyond that; the next one is refused with status 429.
 
@@ -78,6 +81,7 @@ class Runtime:
         lane_settings: Mapping[str, Mapping[str, Any]] | None = None,
         sinks: Sequence[Sink] = (),
         services: BrokerServices | None = None,
+        result_key: SigningKey | None = None,
         max_concurrency: int | None = None,
         queue_length: int = 1000,
     ) -> None:
@@ -102,6 +106,7 @@ class Runtime:
             services=self._services,
             emitter=self._telemetry,
             redactor=redactor,
+            result_key=result_key,
         )
 
     def invoke(

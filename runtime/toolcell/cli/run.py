@@ -53,6 +53,7 @@ MAX_INPUT_BYTES = 64 * 1024 * 1024
     help="Where the input comes from.",
 )
 @click.option("--lane", help="Demand this lane; refused where it would not be allowed.")
+@click.option("--sign-result", metavar="KEY", help="Attest a success with this key of yours.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with everything.")
 @click.pass_obj
 def run_command(
@@ -66,6 +67,7 @@ def run_command(
     scope: str,
     trust: Any,
     lane: str | None,
+    sign_result: str | None,
     as_json: bool,
 ) -> None:
     """Call METHOD of TOOL in a fresh cell.
@@ -78,12 +80,15 @@ def run_command(
     toolcell run hello greet --input '{"name": "Ada"}'
     toolcell run csv-profile@^0.1 profile --arg csv=@sales.csv --policy policy.toml --json
     """
+    from toolcell.cli.keys import signing_key
+    from toolcell.home import Home
     from toolcell.runtime import Runtime
 
     raw = _with_arguments(_read_input(input_), arguments)
     name, _, version = (tool, "", "") if _is_path(tool) else tool.partition("@")
     try:
-        with Runtime(home) as runtime:
+        key = signing_key(Home(home), sign_result) if sign_result else None
+        with Runtime(home, result_key=key) as runtime:
             result = runtime.invoke_json(
                 Path(name) if _is_path(tool) else name,
                 method,

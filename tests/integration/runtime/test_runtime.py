@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from installation import fake_archive
 
+from toolcell.artifact.attest import content_digest, verify_result
 from toolcell.artifact.manifest import SandboxNeeds
 from toolcell.errors import InternalError, InvalidInput, LimitExceeded, QueueFull, ToolFault
 from toolcell.fake_lane import FakeLane
@@ -16,6 +17,8 @@ from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.runtime import Runtime
 from toolcell.telemetry.memory import MemorySink
 from toolcell.trust.edit import revoke_key
+from toolcell.trust.keys import SigningKey
+from toolcell.trust.store import TrustedKey, TrustStore
 
 FIVE_SECONDS = 5
 
@@ -127,6 +130,7 @@ def test_a_revoked_key_stops_the_very_next_call(lab):
     result = made.runtime.invoke("fake", "go")
     assert result.status == 403
     assert "laptop stolen" in result.error.message
+    assert made.told()[-1] == "tool.sandbox.violation"
 
 
 def test_an_artifact_is_prepared_once_however_many_call(lab):
@@ -275,6 +279,19 @@ def test_a_result_has_no_error_field_where_it_succeeded(lab):
     out = lab().runtime.invoke("fake", "go", {"n": 1}).to_dict()
     assert "error" not in out
     assert msgspec.json.decode(msgspec.json.encode(out)) == out
+
+
+def test_a_success_is_attested_where_the_runtime_has_a_key(lab):
+    key = SigningKey.generate()
+    made = lab(result_key=key)
+    result = made.runtime.invoke("fake", "go", {"n": 1})
+    trust = TrustStore([TrustedKey(publisher="host", public=key.public)])
+    attested, signer = verify_result(result.attestation.encode(), trust)
+    assert signer.publisher == "host"
+    assert attested.input_digest == attested.output_digest == content_digest(b'{"n":1}')
+    assert attested.policy_digest == result.policy_digest
+    assert attested.artifact_digest == result.artifact_digest
+    assert made.runtime.invoke("fake", "nothing").attestation == ""
 
 
 def test_a_fault_keeps_the_status_of_the_capability_that_it_let_through(lab):
