@@ -5,7 +5,6 @@ must not see another's. It knows nothing of pictures but the command line of the
 """
 
 import contextlib
-import json
 import math
 import os
 import selectors
@@ -16,12 +15,15 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 from toolcell.broker.call import Call, Refusal, shown
 from toolcell.broker.images.header import MAX_PIXELS
 from toolcell.broker.images.worker import EXIT_UNCONFINED
+from toolcell.broker.interface import MAX_IMAGE_SIDE_PX
 from toolcell.errors import Status
 
 __all__ = ["MEMORY_BYTES", "ImageWorkers", "Resized"]
@@ -32,6 +34,9 @@ MEMORY_BYTES = 1024 * 1024 * 1024
 _WORKER = Path(__file__).with_name("worker.py")
 _PIECE = 256 * 1024
 _POLL_S = 0.05
+_MAX_HEAD_BYTES = 1024
+
+Side = Annotated[int, Meta(ge=1, le=MAX_IMAGE_SIDE_PX)]
 
 
 class Resized(Struct, frozen=True):
@@ -152,21 +157,41 @@ def _end(worker: "subprocess.Popen[bytes]") -> None:
             pipe.close()
 
 
+class _Made(Struct, tag="made", tag_field="kind"):
+    """A worker's first line where it worked."""
+
+    width: Side
+    height: Side
+
+
+class _Failed(Struct, tag="failed", tag_field="kind"):
+    """A worker's first line where it did not."""
+
+    error: Literal["memory", "picture"]
+    reason: str
+
+
+_HEAD = msgspec.json.Decoder(_Made | _Failed)
+
+
 def _result(raw: bytes, status: int) -> Resized:
+    """What the worker said. It may be in somebody else's hands, so nothing of it is believed."""
     if status == EXIT_UNCONFINED:
         raise _unavailable("a decoder can't be confined here (rlimits, no_new_privs, seccomp)")
-    head, _, data = raw.partition(b"\n")
+    line, _, data = raw.partition(b"\n")
     try:
-        fields = json.loads(head) if status == 0 else {}
-    except ValueError:
-        fields = {}
-    if {"width", "height"} <= fields.keys():
-        return Resized(data, int(fields["width"]), int(fields["height"]))
-    if fields.get("error") == "memory":
-        raise Refusal("memory", str(fields["reason"]), status=Status.TOO_LARGE)
-    if fields.get("error") == "picture":
-        reason = shown(str(fields.get("reason", "")))
-        raise Refusal("picture", f"it can't be decoded: {reason}", status=Status.MALFORMED)
+        head = _HEAD.decode(line) if status == 0 and len(line) <= _MAX_HEAD_BYTES else None
+    except (msgspec.DecodeError, RecursionError):
+        head = None
+    if isinstance(head, _Made):
+        return Resized(data, head.width, head.height)
+    if isinstance(head, _Failed):
+        too_large = head.error == "memory"
+        raise Refusal(
+            head.error,
+            f"it can't be decoded: {shown(head.reason)}",
+            status=Status.TOO_LARGE if too_large else Status.MALFORMED,
+        )
     raise Refusal(
         "decoder",
         f"the decoder was ended by its confinement or by a crash (status {status})",

@@ -7,12 +7,13 @@ the standard library only, so that it starts fast; it gets an empty environment.
 
     worker.py SITE PARENT_PID CPU_S MEMORY_BYTES MAX_PIXELS WIDTH HEIGHT FORMAT
 
-Reads the picture from standard input; writes one line of JSON (`width` and `height`, or `error`
-and `reason`) and the encoded picture to standard output.
+Reads the picture from standard input; writes one line of JSON (`made` with `width` and `height`, or
+`failed` with `error` and `reason`) and the encoded picture to standard output.
 """
 
 import ctypes
 import errno
+import importlib
 import io
 import json
 import os
@@ -24,6 +25,22 @@ import warnings
 from typing import Any
 
 EXIT_UNCONFINED = 3
+
+# Everything that a decoder or an encoder may import in the middle of its work, when it can't.
+_IMPORTED_LATE = (
+    "copy",
+    "PIL.GifImagePlugin",
+    "PIL.ImageColor",
+    "PIL.ImageFile",
+    "PIL.ImageFilter",
+    "PIL.ImageOps",
+    "PIL.ImagePalette",
+    "PIL.JpegImagePlugin",
+    "PIL.MpoImagePlugin",
+    "PIL.PngImagePlugin",
+    "PIL.TiffImagePlugin",
+    "PIL.WebPImagePlugin",
+)
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -202,8 +219,9 @@ def _write_all(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def _answer(fields: dict[str, Any], data: bytes = b"") -> None:
-    _write_all(json.dumps(fields).encode() + b"\n" + data)
+def _fail(error: str, reason: str) -> None:
+    head = {"kind": "failed", "error": error, "reason": reason[:200]}
+    _write_all(json.dumps(head).encode() + b"\n")
 
 
 def main(arguments: list[str]) -> int:
@@ -211,16 +229,9 @@ def main(arguments: list[str]) -> int:
     site, *numbers, target = arguments
     parent, cpu_s, memory_bytes, max_pixels, width, height = map(int, numbers)
     sys.path.append(site)
-    # Everything that a decoder may want to import later, before the door is shut.
-    from PIL import (
-        GifImagePlugin,  # noqa: F401
-        Image,
-        ImageOps,  # noqa: F401
-        JpegImagePlugin,  # noqa: F401
-        PngImagePlugin,  # noqa: F401
-        TiffImagePlugin,  # noqa: F401
-        WebPImagePlugin,  # noqa: F401
-    )
+    for name in _IMPORTED_LATE:
+        importlib.import_module(name)
+    from PIL import Image
 
     Image.preinit()
     Image.MAX_IMAGE_PIXELS = max_pixels
@@ -233,11 +244,12 @@ def main(arguments: list[str]) -> int:
         data = _read_all()
         picture, encoded = resize(data, max_pixels, (width, height), target)
     except MemoryError:
-        _answer({"error": "memory", "reason": "it needs more memory than a picture may take"})
+        _fail("memory", "it needs more memory than a picture may take")
     except Exception as error:  # noqa: BLE001 - whatever a decoder raises is the picture's doing
-        _answer({"error": "picture", "reason": f"{type(error).__name__}: {error}"[:200]})
+        _fail("picture", f"{type(error).__name__}: {error}")
     else:
-        _answer({"width": picture.width, "height": picture.height}, encoded)
+        head = {"kind": "made", "width": picture.width, "height": picture.height}
+        _write_all(json.dumps(head).encode() + b"\n" + encoded)
     return 0
 
 
