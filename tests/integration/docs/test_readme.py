@@ -1,9 +1,6 @@
 """README's example works exactly as it says: every block, in its order, as a new user would."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,29 +14,6 @@ BLOCK = re.compile(r"^<!-- example: ([a-z-]+) -->\n```(\w+)\n(.*?)^```$", re.MUL
 
 def blocks() -> dict[str, tuple[str, str]]:
     return {name: (language, body) for name, language, body in BLOCK.findall(TEXT)}
-
-
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory):
-    """Runs a command line as a user would: the venv's commands first, a home of its own."""
-    folder = tmp_path_factory.mktemp("user")
-    home = tmp_path_factory.mktemp("home")
-    scripts = Path(sys.executable).parent
-    environment = {
-        **os.environ,
-        "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
-        "TOOLCELL_HOME": str(home),
-    }
-
-    def run(command: str) -> str:
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    run.folder = folder
-    return run
 
 
 def test_every_code_block_is_an_example_that_is_tested():
