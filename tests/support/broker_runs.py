@@ -42,8 +42,17 @@ def envelope(**fields: Any) -> PolicyEnvelope:
     return PolicyEnvelope(**{**granted, **fields})
 
 
+_OPEN: list["Run"] = []
+
+
+def close_runs() -> None:
+    """Closes every run that a test left open."""
+    while _OPEN:
+        _OPEN.pop().broker.close()
+
+
 class Run:
-    """One invocation: its broker, its session and its events."""
+    """One invocation: its broker, its session and its events. `close_runs` ends it."""
 
     def __init__(self, policy: PolicyEnvelope, services: BrokerServices) -> None:
         self.told = Told()
@@ -58,6 +67,7 @@ class Run:
             seed=bytes(32),
         )
         self.broker = InvocationBroker(self.session, services)
+        _OPEN.append(self)
 
     def call(self, capability: str, /, **params: Any) -> Any:
         """Calls the broker."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from broker_runs import Run, envelope, rule_of
+from broker_runs import Run, close_runs, envelope, rule_of
 
 from toolcell.broker import BrokerServices
 from toolcell.broker.interface import HttpResponse
@@ -239,7 +239,8 @@ class Web:
         return fault.status, rule_of(fault), fault
 
     def close(self) -> None:
-        """Ends the servers."""
+        """Ends the runs and the servers."""
+        close_runs()
         for server in self.servers:
             server.close()
         if self._made is not None:

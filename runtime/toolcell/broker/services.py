@@ -132,7 +132,7 @@ class BrokerServices:
 
     @property
     def scratch(self) -> "ScratchRoot":
-        """Where scratch spaces are made. The first use removes what a crashed host left behind."""
+        """Where scratch spaces are made."""
         with self._lock:
             if self._scratch is None:
                 from toolcell.broker.files.root import ScratchRoot
@@ -153,7 +153,10 @@ class BrokerServices:
     # --- life ---
 
     def reap(self) -> int:
-        """Removes scratch spaces of runtimes that are gone; returns how many. For start-up."""
+        """Removes scratch spaces of runtimes that are gone; returns how many.
+
+        For start-up, so that an operator hears of it; the first scratch space does the same.
+        """
         return self.scratch.reap()
 
     def warm_up(self, capabilities: Iterable[str]) -> None:

@@ -94,7 +94,7 @@ def test_connections_are_used_again_and_not_piled_up(
 
     assert len(list(fds.iterdir())) <= before
     services.close()
-    assert not any("sqlite3" in str(link.resolve()) for link in fds.iterdir())
+    assert not any(str(tmp_path) in str(link.resolve()) for link in fds.iterdir())
 
 
 WRITER = """

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from broker_runs import run_of
 
 from toolcell.broker import BrokerServices
 from toolcell.broker.files.root import ScratchRoot
@@ -56,6 +57,18 @@ def test_folder_of_a_killed_host_is_removed_and_that_of_a_live_one_stays(tmp_pat
 
     assert ScratchRoot(folder).reap() == 1
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_first_scratch_space_removes_leftovers_by_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    end(start_host(folder))
+    services = BrokerServices(scratch_dir=folder)
+
+    with run_of(services) as run:
+        run.call("fs.writeText", path="/scratch/a", text="x")
+        assert list(folder.rglob("left-behind")) == []
+    services.close()
 
 
 def test_own_folder_is_never_reaped(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from broker_runs import Run, envelope, rule_of
+from broker_runs import Run, close_runs, envelope, rule_of
 
 from toolcell.broker import BrokerServices
 from toolcell.broker.files import beneath, scratch
@@ -24,6 +24,7 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # fcntl.h, linux/fs.h
 def services(tmp_path: Path) -> Iterator[BrokerServices]:
     made = BrokerServices(scratch_dir=tmp_path / "scratch")
     yield made
+    close_runs()
     made.close()
 
 

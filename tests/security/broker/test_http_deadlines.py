@@ -4,10 +4,11 @@ Each stage drips or stalls for 10 s or more under a deadline of 200 ms. A timeou
 what sockets and libraries have, is reset by every byte.
 """
 
+import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from loopback import Peer, Web
@@ -122,28 +123,40 @@ def test_lookup_that_hangs_is_given_up_at_the_deadline() -> None:
     web.close()
 
 
-@pytest.mark.slow
-def test_connect_that_hangs_is_given_up_at_the_deadline(web: Web) -> None:
-    # A listener whose queue is full drops the SYN, as a firewall does.
-    import socket
-
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that drops what knocks, as a firewall does: its listener's queue is full."""
     full = socket.socket()
     full.bind(("127.0.0.1", 0))
     full.listen(0)
-    port = full.getsockname()[1]
     queued = [socket.socket() for _ in range(4)]
     for one in queued:
         one.setblocking(False)
-        one.connect_ex(("127.0.0.1", port))
-    started = time.monotonic()
-    policy = {"timeout_ms": DEADLINE_MS, "ports": (port,)}
+        one.connect_ex(full.getsockname())
+    yield full.getsockname()[1]
+    for one in [full, *queued]:
+        one.close()
 
-    status, rule, _ = web.refused(f"http://good.test:{port}/", policy)
+
+@pytest.mark.slow
+def test_connect_that_hangs_is_given_up_at_the_deadline(web: Web, silent_port: int) -> None:
+    started = time.monotonic()
+    policy = {"timeout_ms": DEADLINE_MS, "ports": (silent_port,)}
+
+    status, rule, _ = web.refused(f"http://good.test:{silent_port}/", policy)
 
     assert (status, rule) == (408, "timeout_ms")
     assert time.monotonic() - started < SLACK_S
-    for one in [full, *queued]:
-        one.close()
+
+
+@pytest.mark.slow
+def test_cancellation_ends_a_connect_at_once(web: Web, silent_port: int) -> None:
+    waited = threading.Event()
+
+    def under_way() -> bool:
+        return bool(web.lookups) and waited.wait(0.1) is False
+
+    _ends_when_cancelled(web, f"http://good.test:{silent_port}/", under_way, silent_port)
 
 
 @pytest.mark.slow
@@ -159,8 +172,6 @@ def test_tls_handshake_that_hangs_is_given_up_at_the_deadline(web: Web) -> None:
 
 @pytest.mark.slow
 def test_server_that_does_not_read_is_given_up_at_the_deadline(web: Web) -> None:
-    import socket
-
     deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     deaf.bind(("127.0.0.1", 0))
@@ -231,8 +242,9 @@ def test_cancellation_ends_a_lookup_at_once() -> None:
     web.close()
 
 
-def _ends_when_cancelled(web: Web, url: str, under_way: Callable[[], object]) -> None:
-    run = web.open({"timeout_ms": 20_000}, wall_time_ms=20_000)
+def _ends_when_cancelled(web: Web, url: str, under_way: Callable[[], object], *ports: int) -> None:
+    granted = {"ports": ports} if ports else {}
+    run = web.open({"timeout_ms": 20_000, **granted}, wall_time_ms=20_000)
     ended: list[BaseException] = []
 
     def fetch() -> None:

@@ -71,6 +71,15 @@ def test_address_that_does_not_answer_is_followed_by_the_next(web: Web) -> None:
     assert web.get(f"http://two.test:{server.port}/").body == b"ok"
 
 
+@pytest.mark.parametrize("host", ["six.test", "[::1]"])
+def test_ipv6_server_is_reached(web: Web, host: str) -> None:
+    server = web.serve(address="::1")
+    web.names.update({"six.test": ["::1"], "::1": []})
+
+    assert web.get(f"http://{host}:{server.port}/").body == b"ok"
+    assert server.requests[0].header("Host") == f"{host}:{server.port}"
+
+
 def test_refused_connection_names_the_host_and_not_its_address(web: Web) -> None:
     server = web.serve()
     port = server.port

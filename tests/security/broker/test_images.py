@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_runs import Run, envelope, rule_of
+from broker_runs import Run, close_runs, envelope, rule_of
 from pictures import claiming, picture, png_bomb, png_chunk
 
 from toolcell.broker import BrokerServices
@@ -29,6 +29,7 @@ BOX = {"width": 8, "height": 8, "format": "png"}
 def services() -> Iterator[BrokerServices]:
     made = BrokerServices(image_workers=1)
     yield made
+    close_runs()
     made.close()
 
 

@@ -23,7 +23,10 @@ _RUN_PREFIX = "run-"
 
 
 class ScratchRoot:
-    """Makes folders for runs. `folder` None: `toolcell-UID` in the temporary folder."""
+    """Makes folders for runs, after removing what is left of runtimes that are gone.
+
+    `folder` None: `toolcell-UID` in the temporary folder.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         base = Path(tempfile.gettempdir())
@@ -38,6 +41,7 @@ class ScratchRoot:
         """An empty folder for one run, mode 0700."""
         with self._lock:
             if self._own is None:
+                self.reap()
                 ensure_private_dir(self._folder)
                 self._own, self._own_fd = _locked_folder(self._folder)
             path = self._own / str(next(self._numbers))

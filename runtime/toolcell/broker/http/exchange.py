@@ -68,20 +68,20 @@ def exchange(ask: Ask, addresses: Sequence[str], tls: ssl.SSLContext | None, cal
 
 
 def _exchange(ask: Ask, wire: Wire, addresses: Sequence[str], tls: ssl.SSLContext | None) -> Answer:
-    dialled = wire.dial(addresses, ask.target.port)
-    connection = _connection(ask.target, wire, dialled, tls)
-    try:
-        connection.request(
-            ask.method,
-            ask.target.path,
-            body=ask.body or None,
-            headers=HTTPHeaderDict(ask.headers),
-            preload_content=False,
-            decode_content=False,
-        )
-        return _read(ask, wire, connection.getresponse())
-    finally:
-        connection.hang_up()
+    with contextlib.closing(wire.dial(addresses, ask.target.port)) as dialled:
+        connection = _connection(ask.target, wire, dialled, tls)
+        try:
+            connection.request(
+                ask.method,
+                ask.target.path,
+                body=ask.body or None,
+                headers=HTTPHeaderDict(ask.headers),
+                preload_content=False,
+                decode_content=False,
+            )
+            return _read(ask, wire, connection.getresponse())
+        finally:
+            connection.hang_up()
 
 
 def _read(ask: Ask, wire: Wire, response: HTTPResponse) -> Answer:
@@ -153,9 +153,8 @@ class _Pinned:
         self.sock = TimedSocket(self._open, self._wire)
 
     def hang_up(self) -> None:
-        """Closes the connection, whatever state it is in."""
+        """Closes what is open now: the dialled socket, or the TLS one that took it over."""
         self._open.close()
-        self._dialled.close()
 
 
 class _PlainConnection(_Pinned, HTTPConnection):
