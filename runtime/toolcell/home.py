@@ -13,6 +13,7 @@ nothing in it: each room does that for its own files.
       keys/            the owner's signing keys (secret)
       cache/LANE/      things that can be made again
       kv/              persistent namespaces
+      scratch/         files of runs that are under way
       audit.jsonl      the audit log
       audit.key        key of its chain (secret)
 """
@@ -48,6 +49,7 @@ class Home:
         self.secrets = self.root / "secrets.toml"
         self.keys = self.root / "keys"
         self.kv = self.root / "kv"
+        self.scratch = self.root / "scratch"
         self.audit = self.root / "audit.jsonl"
         self.audit_key = self.root / "audit.key"
 

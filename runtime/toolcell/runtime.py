@@ -108,6 +108,9 @@ class Runtime:
             redactor=redactor,
             result_key=result_key,
         )
+        leftovers = self._services.reap()
+        if leftovers:
+            self._warn("broker.leftovers", f"removed {leftovers} scratch folder(s) of dead hosts")
 
     def invoke(
         self,

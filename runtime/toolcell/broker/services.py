@@ -77,8 +77,8 @@ class BrokerServices:
 
     @classmethod
     def for_home(cls, home: Home) -> Self:
-        """The services of an installation: its namespaces and its secrets."""
-        return cls(kv_dir=home.kv, secrets_file=home.secrets)
+        """The services of an installation: its namespaces, its secrets, its scratch folder."""
+        return cls(kv_dir=home.kv, secrets_file=home.secrets, scratch_dir=home.scratch)
 
     # --- http ---
 

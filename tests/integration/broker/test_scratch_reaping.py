@@ -9,6 +9,9 @@ from broker_runs import run_of
 
 from toolcell.broker import BrokerServices
 from toolcell.broker.files.root import ScratchRoot
+from toolcell.events import MonitorIncident
+from toolcell.runtime import Runtime
+from toolcell.telemetry.memory import MemorySink
 
 HOST = """
 import sys
@@ -69,6 +72,21 @@ def test_first_scratch_space_removes_leftovers_by_itself(tmp_path: Path) -> None
         run.call("fs.writeText", path="/scratch/a", text="x")
         assert list(folder.rglob("left-behind")) == []
     services.close()
+
+
+@pytest.mark.slow
+def test_runtime_tells_of_leftovers_when_it_starts(private_home: Path) -> None:
+    end(start_host(private_home / "scratch"))
+
+    told = MemorySink()
+
+    with Runtime(private_home, lanes={}, sinks=[told]):
+        pass
+    with Runtime(private_home, lanes={}, sinks=[told]):
+        pass
+
+    incidents = [one for one in told.events() if isinstance(one, MonitorIncident)]
+    assert [one.message for one in incidents] == ["removed 1 scratch folder(s) of dead hosts"]
 
 
 def test_own_folder_is_never_reaped(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_nothing_but_the_given_lookup_resolves_a_name(
     assert asked == []
 
 
+@pytest.mark.slow
 def test_dead_name_server_costs_a_fixed_number_of_threads() -> None:
     from toolcell.broker.http.resolver import MAX_LOOKUPS
 
