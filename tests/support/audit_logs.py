@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcell.events import CapabilityCalled, Event, EventContext, ToolInvocation
 from toolcell.telemetry.jsonl import JsonlSink
-from toolcell.telemetry.verify import Report, verify
+from toolcell.telemetry.verify import Report, verify, verify_log
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(32)
@@ -68,6 +68,11 @@ def append(path: Path, *events: Event, **options: Any) -> None:
 def check(*paths: Path, key: bytes | None = KEY) -> Report:
     """What the verifier says."""
     return verify(paths, key)
+
+
+def check_all(log: Path, key: bytes | None = KEY) -> Report:
+    """What the verifier says of a log with all its files."""
+    return verify_log(log, key)
 
 
 def kinds(report: Report) -> list[str]:

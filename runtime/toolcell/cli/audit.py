@@ -68,7 +68,7 @@ def verify_command(
     """
     import msgspec
 
-    from toolcell.telemetry.verify import Anchor, verify
+    from toolcell.telemetry.verify import Anchor, verify, verify_log
 
     wanted = None
     if anchor is not None:
@@ -77,7 +77,10 @@ def verify_command(
             raise click.BadParameter("is not SEQ:HASH, as a check prints it", param_hint="--anchor")
         wanted = Anchor(int(match[1]), match[2])
     key = None if without_key else _key(home, key_file)
-    report = verify(_log_files(home, files), key, anchor=wanted)
+    if files:
+        report = verify(_without_heads(files), key, anchor=wanted)
+    else:
+        report = verify_log(Home(home).audit, key, anchor=wanted)
     if as_json:
         click.echo(msgspec.json.encode(report))
     else:
@@ -130,12 +133,17 @@ def _key(home: str | None, key_file: Path | None) -> bytes:
     return owner_only_key(path)
 
 
+def _without_heads(files: tuple[Path, ...]) -> list[Path]:
+    """`files` without the head records that a glob like `audit.jsonl*` brings in."""
+    return [path for path in files if path.suffix != ".head"]
+
+
 def _log_files(home: str | None, given: tuple[Path, ...]) -> list[Path]:
-    """The files to look at, oldest first. A head record among them, from a glob, is left out."""
+    """The files to read, oldest first."""
     from toolcell.telemetry.files import LogFiles
 
     if given:
-        return [path for path in given if path.suffix != ".head"]
+        return _without_heads(given)
     log = LogFiles(Home(home).audit)
     files = [path for _, path in log.all_full()] + [log.active] * log.active.exists()
     if not files:

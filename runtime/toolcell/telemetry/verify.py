@@ -33,7 +33,7 @@ from toolcell.telemetry.chain import (
 from toolcell.telemetry.files import LogFiles, lock
 from toolcell.telemetry.recovery import MAX_TORN_BYTES, is_torn, log_event
 
-__all__ = ["Anchor", "Problem", "Report", "verify"]
+__all__ = ["Anchor", "Problem", "Report", "verify", "verify_log"]
 
 _MAX_PROBLEMS = 100
 _MAX_NOTES = 100
@@ -109,10 +109,28 @@ def verify(files: Iterable[Path], key: bytes | None, *, anchor: Anchor | None = 
     walk = _Walk(ChainKey(key) if key is not None else None, anchor)
     ordered = sorted(files, key=_generation)
     for path in ordered:
-        with _snapshot(path) as (file, size, record):
-            walk.file(path, file, size)
+        with _snapshot(path) as seen:
+            walk.file(path, seen.file, seen.size)
             if path is ordered[-1]:
-                walk.end(path, record)
+                walk.end(path, seen.record)
+    return walk.finish()
+
+
+def verify_log(path: Path, key: bytes | None, *, anchor: Anchor | None = None) -> Report:
+    """Checks the whole log at `path` with every full file that is there, as :func:`verify` does.
+
+    An active file that is missing is a log whose end was cut off. Raises :class:`ConfigError`
+    where there is nothing of a log at all.
+    """
+    walk = _Walk(ChainKey(key) if key is not None else None, anchor)
+    with _snapshot(path, may_be_missing=True) as seen:
+        if seen.file is None and seen.record is None and not seen.full:
+            raise ConfigError("there is no audit log yet", remedy="run a tool, or name a file")
+        for full in seen.full:
+            with _snapshot(full) as each:
+                walk.file(full, each.file, each.size)
+        walk.file(path, seen.file, seen.size)
+        walk.end(path, seen.record)
     return walk.finish()
 
 
@@ -121,21 +139,31 @@ def _generation(path: Path) -> int:
     return int(match[1]) if match is not None else sys.maxsize
 
 
+class _Snapshot(NamedTuple):
+    """A file at one moment, between the lines of writers that are at work."""
+
+    file: BinaryIO | None
+    size: int
+    record: bytes | None
+    full: list[Path]
+
+
 @contextmanager
-def _snapshot(path: Path) -> Iterator[tuple[BinaryIO, int, bytes | None]]:
-    """The file, and its size and head record at one moment: writers may be at work."""
+def _snapshot(path: Path, *, may_be_missing: bool = False) -> Iterator[_Snapshot]:
+    files = LogFiles(path)
     try:
         with ExitStack() as stack:
-            record: bytes | None = None
+            record = file = None
             with ExitStack() as locked:
-                head = LogFiles(path).head
-                if head.exists():
-                    head_file = locked.enter_context(head.open("rb"))
+                if files.head.exists():
+                    head_file = locked.enter_context(files.head.open("rb"))
                     lock(head_file.fileno(), fcntl.LOCK_SH, timeout_s=_LOCK_TIMEOUT_S)
                     record = head_file.read(HEAD_BYTES + 1)
-                file = stack.enter_context(path.open("rb"))
-                size = os.fstat(file.fileno()).st_size
-            yield file, size, record
+                full = [each for _, each in files.all_full()]
+                if path.exists() or not may_be_missing:
+                    file = stack.enter_context(path.open("rb"))
+                size = os.fstat(file.fileno()).st_size if file is not None else 0
+            yield _Snapshot(file, size, record, full)
     except OSError as error:
         raise ConfigError(
             f"{path.name} can't be read: {error.strerror or error}",
@@ -179,11 +207,13 @@ class _Walk:
         self._gap: _Gap | None = None
         self._missing: tuple[range, Problem] | None = None
 
-    def file(self, path: Path, file: BinaryIO, size: int) -> None:
-        """Walks through the first `size` bytes of one file."""
-        self.report.files += 1
+    def file(self, path: Path, file: BinaryIO | None, size: int) -> None:
+        """Walks through the first `size` bytes of one file. None: a file that is missing."""
         self._at, self._line, self._offset, self._closed = path.name, 0, 0, False
         self._gap = None
+        if file is None:
+            return
+        self.report.files += 1
         while self._offset < size:
             data = file.readline(min(MAX_LINE_BYTES + 1, size - self._offset))
             if not data:
@@ -195,7 +225,8 @@ class _Walk:
     def end(self, path: Path, record: bytes | None) -> None:
         """Checks the end of the last file against the head record."""
         report = self.report
-        if self._closed:
+        if record is None and self._closed:
+            self._note("the log goes on after this full file, in another one")
             return
         if record is None:
             self._problem("no-head", f"there is no {LogFiles(path).head.name} beside it", line=0)

@@ -14,6 +14,7 @@ from audit_logs import (
     append,
     capability,
     check,
+    check_all,
     head_of,
     kinds,
     lines_of,
@@ -31,6 +32,12 @@ def log(tmp_path):
     return write_log(tmp_path / "audit.jsonl", events=5)
 
 
+@pytest.fixture
+def short_log(tmp_path):
+    """Three lines, for what is done to every byte."""
+    return write_log(tmp_path / "audit.jsonl", events=2)
+
+
 def rewrite(log, lines):
     log.write_bytes(b"".join(lines))
 
@@ -42,7 +49,8 @@ def test_the_log_is_whole_before_anybody_touches_it(log):
 
 
 @pytest.mark.slow
-def test_every_flipped_bit_of_every_byte_is_caught_with_and_without_the_key(log):
+def test_every_flipped_bit_of_every_byte_is_caught_with_and_without_the_key(short_log):
+    log = short_log
     whole = log.read_bytes()
     starts = [0]
     for line in lines_of(log):
@@ -63,7 +71,8 @@ def test_every_flipped_bit_of_every_byte_is_caught_with_and_without_the_key(log)
 
 
 @pytest.mark.slow
-def test_every_byte_changed_to_white_space_or_a_newline_is_caught(log):
+def test_every_byte_changed_to_white_space_or_a_newline_is_caught(short_log):
+    log = short_log
     whole = log.read_bytes()
     for offset in range(len(whole)):
         for byte in b" \n\t\0":
@@ -74,7 +83,8 @@ def test_every_byte_changed_to_white_space_or_a_newline_is_caught(log):
 
 
 @pytest.mark.slow
-def test_a_byte_put_in_or_taken_out_anywhere_is_caught(log):
+def test_a_byte_put_in_or_taken_out_anywhere_is_caught(short_log):
+    log = short_log
     whole = log.read_bytes()
     for offset in range(len(whole) + 1):
         for byte in b" \n":
@@ -129,7 +139,8 @@ def test_each_line_replayed_further_down_is_caught(log):
 
 
 @pytest.mark.slow
-def test_a_cut_at_any_byte_of_the_end_is_missed_by_the_head_record(log):
+def test_a_cut_at_any_byte_of_the_end_is_missed_by_the_head_record(short_log):
+    log = short_log
     whole = log.read_bytes()
     head = head_of(log).read_bytes()
     for size in range(len(whole)):
@@ -246,6 +257,55 @@ def test_a_log_and_head_record_put_back_together_are_found_by_an_anchor_only(log
         shutil.copy(tmp_path / f"saved-{path.name}", path)
     assert check(log).whole, "the known limit: a rollback needs a witness outside"
     assert kinds(verify([log], KEY, anchor=anchor)) == ["anchor"]
+
+
+@pytest.fixture
+def long_log(tmp_path):
+    """A log of three full files and an active one."""
+    log = write_log(tmp_path / "audit.jsonl", events=40, max_bytes=8192)
+    assert len(list(tmp_path.glob("audit.jsonl.0*"))) == 3
+    assert check_all(log).whole
+    return log
+
+
+def test_an_active_file_that_is_removed_is_missed_by_the_head_record(long_log):
+    long_log.unlink()
+    report = check_all(long_log)
+    assert kinds(report) == ["cut"]
+    assert "were written and are not there" in report.problems[0].message
+
+
+def test_an_active_file_that_is_removed_with_its_head_record_is_missed(long_log):
+    long_log.unlink()
+    head_of(long_log).unlink()
+    assert kinds(check_all(long_log)) == ["no-head"]
+    append(long_log, capability(), max_bytes=8192)
+    assert kinds(check_all(long_log)) == ["unproved"]
+
+
+def test_a_full_file_does_not_pass_for_the_active_one(long_log):
+    shutil.copy(long_log.with_name("audit.jsonl.000001"), long_log)
+    assert kinds(check(long_log)) == ["cut"]
+    assert not check_all(long_log).whole
+
+
+def test_full_files_that_change_places_are_caught(long_log):
+    one, two = (long_log.with_name(f"audit.jsonl.00000{number}") for number in (1, 2))
+    contents = one.read_bytes(), two.read_bytes()
+    two.write_bytes(contents[0])
+    one.write_bytes(contents[1])
+    assert not check_all(long_log).whole
+
+
+def test_each_file_of_a_long_log_that_is_emptied_is_caught(long_log):
+    for number in (2, 3):
+        file = long_log.with_name(f"audit.jsonl.{number:06d}")
+        contents = file.read_bytes()
+        file.write_bytes(b"")
+        assert kinds(check_all(long_log)) == ["missing"], number
+        file.write_bytes(contents)
+    long_log.write_bytes(b"")
+    assert kinds(check_all(long_log)) == ["cut"]
 
 
 # --- the same attacks, with a writer that comes afterwards --------------------------------------

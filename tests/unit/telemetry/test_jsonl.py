@@ -6,7 +6,17 @@ import threading
 
 import msgspec
 import pytest
-from audit_logs import KEY, append, capability, check, head_of, invocation, lines_of, write_log
+from audit_logs import (
+    KEY,
+    append,
+    capability,
+    check,
+    check_all,
+    head_of,
+    invocation,
+    lines_of,
+    write_log,
+)
 
 from toolcell.errors import ConfigError
 from toolcell.telemetry.chain import MAX_LINE_BYTES
@@ -295,16 +305,18 @@ def test_a_log_that_can_not_be_read_is_a_configuration_error(path):
 
 def test_checking_while_a_writer_is_at_work_sees_a_whole_log(path):
     sink = JsonlSink(path, KEY, fsync="none", max_bytes=8192)
-    stop = threading.Event()
+    done = threading.Event()
 
     def work():
-        while not stop.is_set():
+        for _ in range(300):
             sink.write(capability())
+        done.set()
 
     writer = threading.Thread(target=work)
     writer.start()
-    reports = [check(path) for _ in range(20)]
-    stop.set()
+    reports = [check_all(path)]
+    while not done.is_set():
+        reports.append(check_all(path))
     writer.join()
     sink.close()
     assert [report.problems for report in reports if not report.whole] == []
