@@ -2,7 +2,7 @@
 
 Owns the folder, what is in it and the count of it. A file is written beside the tree and renamed
 into place, so that a reader sees the old one or the new one; the tree is only ever reached through
-its descriptor. Used by `fs.*`, and by a lane that gives a guest file handles on the same files.
+its descriptor. Used by `fs.*` of one run.
 """
 
 import errno
