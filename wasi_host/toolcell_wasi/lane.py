@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from toolcell.artifact.manifest import Manifest
 from toolcell.errors import ArtifactRejected, ConfigError, InternalError, LaneUnavailable
 from toolcell.lane import Artifact, LaneHome, Probe
+from toolcell.session import CancelToken
 from toolcell_wasi.aot.cache import CompiledCache
 from toolcell_wasi.aot.compiler import CompileLimits, Compiler
 from toolcell_wasi.engine import Component, Engine, EngineConfig, EngineFailure, FunctionType
@@ -65,6 +66,7 @@ class WasiLane:
         self._compiler: Compiler | None = None
         self._settings = WasiSettings()
         self._fingerprint = ""
+        self._closed = False
         self._lock = threading.Lock()
         self._open: set[PreparedComponent] = set()
 
@@ -104,14 +106,16 @@ class WasiLane:
                 remedy="build it with `toolcell build`, or wrap a WASI 0.1 module in its adapter",
                 status=400,
             )
-        component = self._load(engine, wasm)
-        try:
-            prepared = self._link(component, manifest, ticker)
-        except BaseException:
-            component.close()
-            raise
-        with self._lock:
-            self._open.add(prepared)
+        # Counts as a run: closing the lane waits for it instead of freeing the engine under it.
+        with ticker.running(CancelToken()):
+            component = self._load(engine, wasm)
+            try:
+                prepared = self._link(component, manifest, ticker)
+            except BaseException:
+                component.close()
+                raise
+            with self._lock:
+                self._open.add(prepared)
         return prepared
 
     def _link(self, component: Component, manifest: Manifest, ticker: Ticker) -> PreparedComponent:
@@ -154,6 +158,8 @@ class WasiLane:
 
     def _started(self) -> tuple[Engine, Ticker]:
         with self._lock:
+            if self._closed:
+                raise InternalError("the wasi lane is closed", remedy="make a new Runtime")
             if self._engine is None or self._ticker is None:
                 require_address_space(self._settings.cells)
                 config = EngineConfig(cells=self._settings.cells)
@@ -175,11 +181,11 @@ class WasiLane:
         with self._lock:
             engine, self._engine = self._engine, None
             ticker, self._ticker = self._ticker, None
-            prepared = list(self._open)
+            self._closed = True
         if ticker is not None and not ticker.close():
             return
-        for each in prepared:
-            each.close()
+        for prepared in list(self._open):
+            prepared.close()
         if engine is not None:
             engine.close()
 

@@ -67,41 +67,42 @@ class PreparedComponent:
 
     def invoke(self, request: Request, session: Session) -> Outcome:
         """Runs `request` in a fresh cell."""
-        engine = self._component.engine
-        cell = Cell(session, engine.config.max_wasm_stack_bytes)
+        cell = Cell(session, self._component.engine.config.max_wasm_stack_bytes)
         outcome = Outcome(usage=cell.usage)
-        store: Store | None = None
-        raised: Exception | None = None
-        since = time.perf_counter()
         try:
             session.check()
-            with self._ticker.running(session.cancel):
-                store = Store(engine, _limits_of(session.envelope), cell)
-                store.instantiate(self._linker_of_open())
-                since = _stage(outcome, "instantiate", since)
-                outcome.output = self._call(store, request, session.envelope, outcome, cell)
-                _stage(outcome, "guest", since)
-        except Exception as error:  # noqa: BLE001 - each is mapped below, in one place
-            raised = error
-        finally:
-            since = time.perf_counter()
-            if store is not None:
-                try:
-                    _measure(store, cell)
-                finally:
-                    store.close()
-            _stage(outcome, "discard", since)
-        if raised is not None:
-            outcome.error = _error_of(raised, cell)
+            self._run(request, cell, outcome)
+        except Exception as error:  # noqa: BLE001 - each is mapped, in one place
+            outcome.output = None
+            outcome.error = _error_of(error, cell)
         outcome.stdout = cell.stdio.text("stdout")
         outcome.stderr = cell.stdio.text("stderr")
         outcome.receipt = _receipt(session)
         return outcome
 
-    def _call(
-        self, store: Store, request: Request, envelope: PolicyEnvelope, outcome: Outcome, cell: Cell
-    ) -> bytes | None:
-        """The guest's JSON text, or None with the outcome's error set."""
+    def _run(self, request: Request, cell: Cell, outcome: Outcome) -> None:
+        """Makes the instance, calls it, measures it, and is rid of it, whatever happens."""
+        session = cell.session
+        since = time.perf_counter()
+        # The store is closed before the run counts as over: the lane frees the engine after that.
+        with self._ticker.running(session.cancel):
+            store = Store(self._component.engine, _limits_of(session.envelope), cell)
+            try:
+                store.instantiate(self._linker_of_open())
+                since = _stage(outcome, "instantiate", since)
+                self._call(store, request, cell, outcome)
+                # A ceiling holds for a run that went over it and came back all the same.
+                session.check(cell.measure().cpu_ms)
+            finally:
+                since = _stage(outcome, "guest", since)
+                try:
+                    _measure(store, cell)
+                finally:
+                    store.close()
+                _stage(outcome, "discard", since)
+
+    def _call(self, store: Store, request: Request, cell: Cell, outcome: Outcome) -> None:
+        """Sets the outcome's output to the guest's JSON text, or its error to the guest's fault."""
         try:
             text = request.input.decode("utf-8")
         except UnicodeDecodeError:
@@ -112,16 +113,15 @@ class PreparedComponent:
                 INVOKE_PARAMS,
                 request.method,
                 text,
-                max_bytes=envelope.max_output_bytes,
+                max_bytes=cell.session.envelope.max_output_bytes,
             )
         except ResultTooLarge as error:
             raise output_too_large(error) from None
         if isinstance(result, Err):
             outcome.error = fault_of_record(result.value, cell)
-            return None
-        output: bytes = result.encode("utf-8")
-        cell.usage.bytes_out = len(output)
-        return output
+        else:
+            outcome.output = result.encode("utf-8")
+            cell.usage.bytes_out = len(outcome.output)
 
     def _linker_of_open(self) -> Linker:
         if self._linker is None:
@@ -151,11 +151,13 @@ def _measure(store: Store, cell: Cell) -> None:
 
 
 def _error_of(error: Exception, cell: Cell) -> ToolcellError:
+    """The outcome's error. A bug of ours is raised, with its cause."""
     mapped = fault_of(error, cell, cell.usage.fuel)
     if isinstance(mapped, InternalError) and mapped is not error:
-        mapped.__cause__ = error
-        raise mapped
-    return mapped
+        raise mapped from error
+    # It is a value from here on: its frames would keep the cell and the store alive.
+    mapped.__context__ = None
+    return mapped.with_traceback(None)
 
 
 def _stage(outcome: Outcome, name: str, since: float) -> float:

@@ -13,6 +13,8 @@ from wasi_guests import ECHO, importing, waiting, wat_guest
 from toolcell.errors import CallCancelled, InternalError, LimitExceeded
 from toolcell.lane import Request
 from toolcell.session import CancelToken
+from toolcell_wasi.cell import Cell
+from toolcell_wasi.engine import Store
 from toolcell_wasi.engine.linker import RUNNING
 
 GUESTS = {
@@ -32,8 +34,6 @@ def endless(request, prepare):
 @pytest.fixture
 def begun(monkeypatch):
     """An event that is set when a cell has begun to run."""
-    from toolcell_wasi.engine import Store
-
     event = threading.Event()
     call_guest = Store.call
 
@@ -172,7 +172,29 @@ def test_a_tool_can_run_inside_a_host_call_of_another(asking, prepare, monkeypat
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_collected_lane_part_takes_nothing_down(prepare):
-    prepared = prepare(wat_guest(ECHO))
+@pytest.mark.parametrize(
+    "wasm", [wat_guest("unreachable"), wat_guest("(loop (br 0)) unreachable"), wat_guest(ECHO)]
+)
+def test_a_run_is_gone_without_the_collector(prepare, wasm):
+    """A kept exception whose frames hold the store would keep cells until a collection."""
+    prepared = prepare(wasm)
+    session = make_session(wall_time_ms=20)
     gc.collect()
-    assert call(prepared).output == b"null"
+    gc.disable()
+    try:
+        outcome = prepared.invoke(Request("run", b"1"), session)
+        assert [thing for thing in gc.get_objects() if isinstance(thing, Store | Cell)] == []
+        assert (outcome.output is None) != (outcome.error is None)
+    finally:
+        gc.enable()
+
+
+def test_a_run_that_comes_back_after_its_deadline_has_still_failed(asking, monkeypatch):
+    def dawdle(_self, count):
+        threading.Event().wait(0.05)
+        return bytes(count)
+
+    monkeypatch.setattr("toolcell_wasi.cell.entropy.SystemEntropy.read", dawdle)
+    outcome = call(asking, wall_time_ms=20)
+    assert outcome.output is None
+    assert outcome.error.limit == "wall_time_ms"

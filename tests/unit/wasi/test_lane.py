@@ -10,7 +10,13 @@ from wasi_cell import Artifact, call, make_session
 from wasi_guests import ECHO, importing, wat_guest
 
 from toolcell.artifact.manifest import SandboxNeeds
-from toolcell.errors import ArtifactRejected, ConfigError, LaneUnavailable, PolicyDenied
+from toolcell.errors import (
+    ArtifactRejected,
+    ConfigError,
+    InternalError,
+    LaneUnavailable,
+    PolicyDenied,
+)
 from toolcell.lane import LaneHome, Request
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell_wasi.lane import WasiLane
@@ -73,6 +79,8 @@ def test_closing_is_idempotent_and_closes_what_is_prepared(home):
     lane.close()
     lane.close()
     prepared.close()
+    with pytest.raises(InternalError, match="closed"):
+        lane.prepare(Artifact(wat_guest(ECHO)))
     assert threading.active_count() == before
 
 

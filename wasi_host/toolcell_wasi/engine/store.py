@@ -146,7 +146,10 @@ class Store:
         if self.raised is not None:
             if error:
                 capi.error_delete(error)
-            raise self.raised
+            try:
+                raise self.raised
+            finally:
+                self.raised = None  # its frames hold this store: a circle for the collector
         if error:
             raise trap_from(error)
 
