@@ -17,7 +17,6 @@ from toolcell.errors import (
     ToolcellError,
 )
 from toolcell.events import SandboxTerminated, SandboxViolation, ToolInvocation
-from toolcell.plan import Plan
 from toolcell.result import Incident, Metrics, Result
 from toolcell.run import Run
 from toolcell.session import Emitter
@@ -31,20 +30,16 @@ MIB = 1024 * 1024
 
 def tell(run: Run, emitter: Emitter) -> None:
     """Emits what must be known of the run. A log that can't be written fails the call."""
-    try:
-        if run.error is not None:
-            _tell_violation(run, run.error, emitter)
-        if run.plan is not None:
-            _tell_invocation(run, run.plan, emitter)
-        if run.spawned:
-            reason = run.error.code if run.error is not None else "completed"
-            emitter.emit(SandboxTerminated.of(run.context, reason=reason))
-    except ToolcellError as error:
-        run.error = run.error or error
-        run.output = None
+    for part in (_tell_violation, _tell_invocation, _tell_terminated):
+        try:
+            part(run, emitter)
+        except ToolcellError as error:  # the other parts may still find their way into the log
+            run.error = run.error or error
+            run.output = None
 
 
-def _tell_violation(run: Run, error: ToolcellError, emitter: Emitter) -> None:
+def _tell_violation(run: Run, emitter: Emitter) -> None:
+    error = run.error
     if not isinstance(error, LimitExceeded | PolicyDenied | CapabilityFault | ArtifactRejected):
         return
     emitter.emit(
@@ -57,7 +52,15 @@ def _tell_violation(run: Run, error: ToolcellError, emitter: Emitter) -> None:
     )
 
 
-def _tell_invocation(run: Run, plan: Plan, emitter: Emitter) -> None:
+def _tell_terminated(run: Run, emitter: Emitter) -> None:
+    if run.spawned:
+        reason = run.error.code if run.error is not None else "completed"
+        emitter.emit(SandboxTerminated.of(run.context, reason=reason))
+
+
+def _tell_invocation(run: Run, emitter: Emitter) -> None:
+    if run.plan is None:
+        return
     usage = run.outcome.usage
     emitter.emit(
         ToolInvocation.of(
@@ -72,7 +75,7 @@ def _tell_invocation(run: Run, plan: Plan, emitter: Emitter) -> None:
             fuel=usage.fuel,
             status=200 if run.error is None else run.error.status,
             outcome="ok" if run.error is None else run.error.code,
-            artifact_digest=plan.tool.ref.digest,
+            artifact_digest=run.plan.tool.ref.digest,
         )
     )
 

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
@@ -92,25 +93,32 @@ class Runtime:
         self._active: set[CancelToken] = set()
         self._closed = False
         self._pool: ThreadPoolExecutor | None = None
-        found = discover() if lanes is None else lanes
         redactor = Redactor.for_host(self.home)
-        audit = JsonlSink(self.home.audit, owner_only_key(self.home.audit_key))
-        self._telemetry = Telemetry((audit, *sinks), redactor=redactor)
-        self._services = services or BrokerServices.for_home(self.home)
-        self._lanes = LaneSet(self.home, found, lane_settings or {}, self._warn)
-        self._planner = Planner(self.home, self._lanes)
+        # Whatever fails half-way takes what was opened before it down again, as `close` does.
+        with ExitStack() as opened:
+            audit = JsonlSink(self.home.audit, owner_only_key(self.home.audit_key))
+            self._telemetry = Telemetry((audit, *sinks), redactor=redactor)
+            opened.callback(self._telemetry.close)
+            services = services or BrokerServices.for_home(self.home, redactor.add_secret)
+            opened.callback(services.close)
+            found = discover() if lanes is None else lanes
+            lane_set = LaneSet(self.home, found, lane_settings or {}, self._warn)
+            opened.callback(lane_set.close)
+            self._planner = Planner(self.home, lane_set)
+            opened.callback(self._planner.close)
+            leftovers = services.reap()
+            if leftovers:
+                self._warn("broker.leftovers", f"removed {leftovers} scratch folders of dead hosts")
+            self._opened = opened.pop_all()
         self._pipeline = Pipeline(
             planner=self._planner,
-            lanes=self._lanes,
+            lanes=lane_set,
             gate=Gate(self.max_concurrency, queue_length),
-            services=self._services,
+            services=services,
             emitter=self._telemetry,
             redactor=redactor,
             result_key=result_key,
         )
-        leftovers = self._services.reap()
-        if leftovers:
-            self._warn("broker.leftovers", f"removed {leftovers} scratch folder(s) of dead hosts")
 
     def invoke(
         self,
@@ -220,12 +228,7 @@ class Runtime:
             self._lock.wait_for(lambda: not self._active)
         if self._pool is not None:
             self._pool.shutdown()
-        try:
-            self._lanes.close()
-            self._planner.close()
-            self._services.close()
-        finally:
-            self._telemetry.close()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self

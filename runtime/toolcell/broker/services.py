@@ -46,7 +46,8 @@ class BrokerServices:
     `ca_file`: certificates to trust in place of the machine's. `lookup`: name resolution.
     `address_rules`: what may be dialled, in place of the table and the policy's `addresses`; for
     tests that show what the table stops. `image_workers`: processes that decode pictures at the
-    same time, default 2.
+    same time, default 2. `on_secret` hears of each secret before it is used, so that whoever writes
+    logs can keep it out of them.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class BrokerServices:
         lookup: Lookup = system_lookup,
         address_rules: "Rules | None" = None,
         image_workers: int = 2,
+        on_secret: Callable[[str], None] = lambda _secret: None,
     ) -> None:
         self._kv_dir = kv_dir
         self._secrets_file = secrets_file
@@ -67,6 +69,7 @@ class BrokerServices:
         self._lookup = lookup
         self._address_rules = address_rules
         self._image_worker_count = image_workers
+        self.on_secret = on_secret
         self._lock = threading.Lock()
         self._tls: ssl.SSLContext | None = None
         self._kv: KvPool | None = None
@@ -76,9 +79,14 @@ class BrokerServices:
         self._images: ImageWorkers | None = None
 
     @classmethod
-    def for_home(cls, home: Home) -> Self:
+    def for_home(cls, home: Home, on_secret: Callable[[str], None] = lambda _secret: None) -> Self:
         """The services of an installation: its namespaces, its secrets, its scratch folder."""
-        return cls(kv_dir=home.kv, secrets_file=home.secrets, scratch_dir=home.scratch)
+        return cls(
+            kv_dir=home.kv,
+            secrets_file=home.secrets,
+            scratch_dir=home.scratch,
+            on_secret=on_secret,
+        )
 
     # --- http ---
 

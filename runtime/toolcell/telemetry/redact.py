@@ -64,6 +64,7 @@ class Redactor:
         self, secrets: Iterable[str] = (), paths: Mapping[str | os.PathLike[str], str] | None = None
     ) -> None:
         self._lock = threading.Lock()
+        self._known: set[str] = set()
         self._spellings: tuple[str, ...] = ()
         self._secrets: re.Pattern[str] | None = None
         self._margin = _SEARCH_MARGIN
@@ -90,9 +91,10 @@ class Redactor:
 
     def add_secret(self, secret: str) -> None:
         """Registers one more value that must never show. Empty: nothing."""
-        if not secret:
+        if not secret or secret in self._known:
             return
         with self._lock:
+            self._known.add(secret)
             spellings = {*self._spellings, *_spellings(secret)}
             # Longest first: a secret that begins like another one goes as a whole.
             ordered = tuple(sorted(spellings, key=lambda text: (-len(text), text)))

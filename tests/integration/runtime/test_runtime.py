@@ -10,10 +10,17 @@ from installation import fake_archive
 
 from toolcell.artifact.attest import content_digest, verify_result
 from toolcell.artifact.manifest import SandboxNeeds
-from toolcell.errors import InternalError, InvalidInput, LimitExceeded, QueueFull, ToolFault
+from toolcell.errors import (
+    CapabilityFault,
+    InternalError,
+    InvalidInput,
+    LimitExceeded,
+    QueueFull,
+    ToolFault,
+)
 from toolcell.fake_lane import FakeLane
 from toolcell.lane import Probe
-from toolcell.policy.envelope import PolicyEnvelope
+from toolcell.policy.envelope import CapabilityPolicies, HttpPolicy, PolicyEnvelope
 from toolcell.runtime import Runtime
 from toolcell.telemetry.memory import MemorySink
 from toolcell.trust.edit import revoke_key
@@ -292,6 +299,44 @@ def test_a_success_is_attested_where_the_runtime_has_a_key(lab):
     assert attested.policy_digest == result.policy_digest
     assert attested.artifact_digest == result.artifact_digest
     assert made.runtime.invoke("fake", "nothing").attestation == ""
+
+
+def test_a_secret_that_was_used_shows_in_no_error_and_no_event(installation):
+    """Even where it found its way into a message: the broker tells the redactor before it sends."""
+    secret = "correct-horse-battery-staple"
+
+    def careless(_value, session):
+        with pytest.raises(CapabilityFault):
+            session.broker.call(
+                "http.fetch",
+                method="GET",
+                url="http://localhost:9/",
+                headers=[],
+                body=b"",
+                credential="api",
+                timeout_ms=None,
+            )
+        raise ToolFault(f"the server did not like {secret}", guest_detail=f"x {secret} y")
+
+    installation.home.secrets.write_text(
+        f'[api]\ndomains = ["localhost"]\nvalue = "{secret}"\ninsecure = true\n'
+    )
+    installation.home.secrets.chmod(0o600)
+    http = HttpPolicy(domains=("localhost",), schemes=("http",), ports=(9,), credentials=("api",))
+    policy = PolicyEnvelope(
+        allow_network_egress=True,
+        network="outbound-https-only",
+        allowed_host_apis=("http.fetch",),
+        capabilities=CapabilityPolicies(http=http),
+    )
+    installation.publish(fake_archive(capabilities=("http.fetch",)))
+    ready = Probe(available=True, features={"network=outbound-https-only": ""})
+    lane = FakeLane({("fake", "go"): careless}, probe=ready)
+    with Runtime(installation.home.root, lanes={"wasi": lane}) as runtime:
+        result = runtime.invoke("fake", "go", policy=policy)
+    assert result.error.message == "the server did not like <redacted>"
+    assert secret not in str(result.to_dict())
+    assert secret not in installation.home.audit.read_text()
 
 
 def test_a_fault_keeps_the_status_of_the_capability_that_it_let_through(lab):

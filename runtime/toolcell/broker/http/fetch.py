@@ -140,7 +140,10 @@ class HttpCapability:
                 status=Status.MALFORMED,
                 remedy="leave one of them out",
             )
-        return credential.secret(name)
+        secret = credential.secret(name)
+        for form in secret.forms:
+            self._services.on_secret(form)
+        return secret
 
     def _hop(self, call: Call, request: _Request) -> Answer:
         target = request.target
