@@ -93,6 +93,28 @@ def test_the_second_prepare_takes_the_code_from_the_cache(home, monkeypatch):
     lane.close()
 
 
+def test_altered_code_is_thrown_away_reported_and_made_again(tmp_path):
+    warnings = []
+    home = LaneHome(cache_dir=str(tmp_path), warn=lambda kind, _message: warnings.append(kind))
+
+    def run():
+        lane = WasiLane()
+        lane.configure(home)
+        output = call(lane.prepare(Artifact(wat_guest(ECHO))), text="1").output
+        lane.close()
+        return output
+
+    assert run() == b"1"
+    entry = next(tmp_path.glob("*.aot"))
+    good = bytearray(entry.read_bytes())
+    good[len(good) // 2] ^= 1
+    entry.write_bytes(good)
+    assert run() == b"1"
+    assert warnings == ["wasi.cache.rejected"]
+    assert run() == b"1"
+    assert len(warnings) == 1
+
+
 @pytest.mark.parametrize("wasm", [b"", b"\x7fELF", b"\0asm\x01\0\0\0"])
 def test_what_is_no_component_is_rejected(wasi_lane, wasm):
     with pytest.raises(ArtifactRejected, match=r"tool\.wasm is not a WebAssembly component"):

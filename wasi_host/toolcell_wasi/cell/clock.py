@@ -13,6 +13,10 @@ NANOSECONDS = 1_000_000_000
 RESOLUTION_NS = 1_000
 """Granularity of both clocks. Finer time would help nobody but a guest that measures caches."""
 
+LONGEST_WAIT_S = 0.1
+"""A longer sleep is several waits: a signal that strikes between Python's last look and the system
+call that blocks is noticed only when that call returns."""
+
 VIRTUAL_START_S = 946_684_800
 """2000-01-01T00:00:00Z, where the virtual wall clock starts."""
 
@@ -46,9 +50,8 @@ class RealClock:
         return now - now % RESOLUTION_NS
 
     def sleep_until(self, instant_ns: int) -> None:
-        left_ns = instant_ns - (time.monotonic_ns() - self._started_ns)
-        if left_ns > 0:
-            self._session.wait(left_ns / NANOSECONDS)
+        while (left_ns := instant_ns - (time.monotonic_ns() - self._started_ns)) > 0:
+            self._session.wait(min(left_ns / NANOSECONDS, LONGEST_WAIT_S))
 
 
 class VirtualClock:

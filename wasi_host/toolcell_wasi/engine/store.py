@@ -153,20 +153,44 @@ class Store:
         if error:
             raise trap_from(error)
 
+    # The three ways in. A signal can strike in the frame of each before its `try` is entered, where
+    # an exception would be lost, so there it is put off and the guarded part begins with it.
+
     @unguarded
     def serve(self, index: int | None, arguments: int, count: int, results: int) -> int:
         """Serves one host call; called by wasmtime. The result is an error's address, or 0."""
         try:
-            deliver_signals()
-            self.host_calls += 1
-            function = self._functions[index or 0]
-            value = self._result_of(function, arguments, count)
-            if function.result is not None:
-                lowered = function.result.lower(value, self._context)
-                ctypes.memmove(results, lowered, capi.VALUE_BYTES)
+            self._serve(index, arguments, count, results)
         except BaseException as error:  # noqa: BLE001 - nothing may pass through wasmtime
             return self._keep(error)
         return 0
+
+    @unguarded
+    def drop_resource(self, number: int) -> int:
+        """Called by wasmtime when the guest drops a handle that it owned."""
+        try:
+            self._drop(number)
+        except BaseException as error:  # noqa: BLE001
+            return self._keep(error)
+        return 0
+
+    @unguarded
+    def tick(self, ticks_out: int, kind_out: int) -> int:
+        """Called by wasmtime when the epoch has moved on."""
+        try:
+            self._tick(ticks_out, kind_out)
+        except BaseException as error:  # noqa: BLE001
+            return self._keep(error)
+        return 0
+
+    def _serve(self, index: int | None, arguments: int, count: int, results: int) -> None:
+        deliver_signals()
+        self.host_calls += 1
+        function = self._functions[index or 0]
+        value = self._result_of(function, arguments, count)
+        if function.result is not None:
+            lowered = function.result.lower(value, self._context)
+            ctypes.memmove(results, lowered, capi.VALUE_BYTES)
 
     def _result_of(self, function: HostFunction, arguments: int, count: int) -> Any:
         if function.params is None:
@@ -182,26 +206,15 @@ class Store:
             return function.too_large(error.allowed, error.used)
         return function.call(self.guest, *values)
 
-    @unguarded
-    def drop_resource(self, number: int) -> int:
-        """Called by wasmtime when the guest drops a handle that it owned."""
-        try:
-            self.guest.drop(number)
-        except BaseException as error:  # noqa: BLE001
-            return self._keep(error)
-        return 0
+    def _drop(self, number: int) -> None:
+        deliver_signals()
+        self.guest.drop(number)
 
-    @unguarded
-    def tick(self, ticks_out: int, kind_out: int) -> int:
-        """Called by wasmtime when the epoch has moved on."""
-        try:
-            deliver_signals()
-            self.guest.on_tick()
-            ctypes.c_uint64.from_address(ticks_out).value = 1
-            ctypes.c_uint8.from_address(kind_out).value = capi.UPDATE_CONTINUE
-        except BaseException as error:  # noqa: BLE001
-            return self._keep(error)
-        return 0
+    def _tick(self, ticks_out: int, kind_out: int) -> None:
+        deliver_signals()
+        self.guest.on_tick()
+        ctypes.c_uint64.from_address(ticks_out).value = 1
+        ctypes.c_uint8.from_address(kind_out).value = capi.UPDATE_CONTINUE
 
     @unguarded
     def _keep(self, error: BaseException) -> int:
