@@ -35,7 +35,11 @@ _GUEST_PARTS = (
 """The part of the SDK that lives in a component."""
 
 _ENTRY = """\
-import {module}
+try:
+    import {module}
+except SystemExit as error:
+    # It would end the compiler's guest without a word.
+    raise RuntimeError(f"the module called sys.exit({{error.code!r}})") from None
 
 from toolcell_sdk.component import Guest, seal
 

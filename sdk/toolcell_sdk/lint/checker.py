@@ -10,7 +10,15 @@ from typing import Literal
 
 from toolcell_sdk.lint.finding import Finding
 from toolcell_sdk.lint.names import Names, imported
-from toolcell_sdk.lint.rules import BAKED, LAZY_IMPORT_REMEDY, MODULES, NAMES, Rule, rule_of
+from toolcell_sdk.lint.rules import (
+    BAKED,
+    BAKED_WAIT,
+    LAZY_IMPORT_REMEDY,
+    MODULES,
+    NAMES,
+    Rule,
+    rule_of,
+)
 from toolcell_sdk.wit import CAPABILITIES
 
 __all__ = ["Checker"]
@@ -109,8 +117,8 @@ class Checker(ast.NodeVisitor):
         self._use(node)
         if not self._depth:
             for name in self._names.meanings(node.func):
-                if rule_of((BAKED,), name):
-                    self._report(node, BAKED, f"{name}()")
+                if rule := rule_of((BAKED, BAKED_WAIT), name):
+                    self._report(node, rule, f"{name}()")
         self.generic_visit(node)
 
     def _use(self, node: ast.expr) -> bool:

@@ -9,7 +9,7 @@ say at run time.
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["BAKED", "LAZY_IMPORT_REMEDY", "MODULES", "NAMES", "Rule", "rule_of"]
+__all__ = ["BAKED", "BAKED_WAIT", "LAZY_IMPORT_REMEDY", "MODULES", "NAMES", "Rule", "rule_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,14 @@ BAKED = Rule(
     severity="warning",
 )
 """Reported where it is called at the top level of a module."""
+
+BAKED_WAIT = Rule(
+    "baked-state",
+    "waits while the component is built, where the clock stands still",
+    "call it inside the method",
+    ("time.sleep",),
+)
+"""The same, for what would never end."""
 
 LAZY_IMPORT_REMEDY = "import it at the top of the module: a component can't import later"
 

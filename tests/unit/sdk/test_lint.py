@@ -75,6 +75,7 @@ def found(tool_folder):
         ("import random; r = random.Random()", "baked-state"),
         ("import time; T = time.time()", "baked-state"),
         ("from datetime import datetime; T = datetime.now()", "baked-state"),
+        ("import time; time.sleep(1)", "baked-state"),
         ("def f(:", "syntax"),
         ("x = 1\0", "syntax"),
     ],
