@@ -2,6 +2,9 @@
 
 import json
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,24 +85,27 @@ def run_command(
     """
     from toolcell.cli.keys import signing_key
     from toolcell.home import Home
-    from toolcell.runtime import Runtime
+    from toolcell.runtime import CallOptions, Runtime
 
     raw = _with_arguments(_read_input(input_), arguments)
     name, _, version = (tool, "", "") if _is_path(tool) else tool.partition("@")
     try:
         key = signing_key(Home(home), sign_result) if sign_result else None
         with Runtime(home, result_key=key) as runtime:
-            result = runtime.invoke_json(
-                Path(name) if _is_path(tool) else name,
-                method,
-                raw,
-                version=version,
-                policy=policy,
-                masks=masks,
-                scope=scope,
-                input_trust=trust,
-                lane=lane,
-            )
+            what = Path(name) if _is_path(tool) else name
+            options: CallOptions = {
+                "version": version,
+                "policy": policy,
+                "masks": masks,
+                "scope": scope,
+                "input_trust": trust,
+                "lane": lane,
+            }
+            # The first use of an artifact compiles it, which takes seconds. What goes wrong in it
+            # goes wrong again in the call, whose result tells of it.
+            with _said_if_slow(f"preparing {name}, once per artifact …"), suppress(ToolcellError):
+                runtime.prepare(what, **options)
+            result = runtime.invoke_json(what, method, raw, **options)
     except ToolcellError as error:  # the installation is wrong: there was no call
         result = Result(status=error.status, method=method, error=error)
     if as_json:
@@ -107,6 +113,17 @@ def run_command(
     else:
         _show(result)
     sys.exit(_exit_status(result))
+
+
+@contextmanager
+def _said_if_slow(text: str) -> Iterator[None]:
+    """Says `text` on stderr where the block takes longer than a second."""
+    timer = threading.Timer(1.0, click.echo, [text], {"err": True})
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _exit_status(result: Result) -> int:

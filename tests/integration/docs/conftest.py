@@ -31,4 +31,5 @@ def shell(tmp_path_factory):
         return done.stdout
 
     run.folder = folder
+    run.home = home
     return run
