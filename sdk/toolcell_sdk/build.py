@@ -16,7 +16,7 @@ from typing import Any
 
 from toolcell_sdk.builder.compiler import compile_component, toolchain
 from toolcell_sdk.builder.description import read_description
-from toolcell_sdk.builder.staging import stage
+from toolcell_sdk.builder.staging import flatten, stage
 from toolcell_sdk.errors import BuildError
 from toolcell_sdk.lint import Finding, LintError, lint_project
 from toolcell_sdk.project import Project, load_project
@@ -98,14 +98,18 @@ def build(
         raise LintError(errors)
     destination = Path(out_dir) if out_dir is not None else project.folder / "build"
     with tempfile.TemporaryDirectory(prefix="toolcell-build-") as folder:
-        progress("stage")
-        staged = stage(project, Path(folder).resolve())
-        progress("compile")
-        reason = compile_component(staged)
-        if reason and require_reproducible:
-            raise BuildError(f"{project.name}: this machine can't build reproducibly: {reason}")
-        methods = read_description(staged.description)
-        data = staged.component.read_bytes()
+        root = Path(folder).resolve()
+        try:
+            progress("stage")
+            staged = stage(project, root)
+            progress("compile")
+            reason = compile_component(staged)
+            if reason and require_reproducible:
+                raise BuildError(f"{project.name}: this machine can't build reproducibly: {reason}")
+            methods = read_description(staged.description)
+            data = staged.component.read_bytes()
+        finally:
+            flatten(root)
         component = _write_whole(destination, data)
     progress("done")
     return Build(

@@ -10,7 +10,7 @@ from pathlib import Path
 from toolcell_sdk.errors import ProjectError
 from toolcell_sdk.project import Project
 
-__all__ = ["author_files", "plain_files"]
+__all__ = ["author_files", "plain_files", "vendored_folder"]
 
 _NOT_SOURCE = frozenset({"__pycache__", "build", "tests", "node_modules"})
 
@@ -19,9 +19,10 @@ def author_files(project: Project) -> list[Path]:
     """The tool's own source, sorted: its modules, and its packages with all that is in them."""
     folder = project.folder
     files = [
-        path
+        file
         for path in sorted(folder.glob("*.py"))
         if not path.name.startswith("test_") and path.name != "conftest.py"
+        for file in plain_files(path)
     ]
     vendored = {Path(name).parts[0] for name in project.python_path}
     for package in sorted(folder.iterdir()):
@@ -40,13 +41,31 @@ def _module_files(project: Project) -> tuple[Path, Path]:
     )
 
 
+def vendored_folder(project: Project, name: str) -> Path:
+    """The folder `name` of `python_path`. No part of the way to it may be a link, which could lead
+    out of the project: whoever builds it would pack files of their own into the tool.
+    """
+    folder = project.folder
+    for part in Path(name).parts:
+        folder /= part
+        if folder.is_symlink():
+            raise _linked(folder)
+    if not folder.is_dir():
+        raise ProjectError(f"{folder}: no such folder; `python_path` in tool.toml names it")
+    return folder
+
+
 def plain_files(path: Path) -> Iterator[Path]:
     """All files at and below `path`, sorted. A link is refused: it could leave the project."""
     if path.is_symlink():
-        raise ProjectError(f"{path}: a link; the source of a tool holds plain files only")
+        raise _linked(path)
     if path.is_dir():
         for child in sorted(path.iterdir()):
             if child.name not in {"__pycache__", ".git"} and child.suffix != ".pyc":
                 yield from plain_files(child)
     elif path.is_file():
         yield path
+
+
+def _linked(path: Path) -> ProjectError:
+    return ProjectError(f"{path}: a link; the source of a tool holds plain files only")

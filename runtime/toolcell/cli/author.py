@@ -18,6 +18,7 @@ import click
 from toolcell.artifact.build import artifact_file_name, build_artifact
 from toolcell.artifact.open import read_contents
 from toolcell.errors import ConfigError
+from toolcell.telemetry.patterns import escape_control
 from toolcell_sdk.errors import SdkError
 from toolcell_sdk.lint import LintError
 
@@ -74,7 +75,8 @@ def lint_command(folder: Path, as_json: bool) -> None:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         for finding in findings:
-            click.echo(f"{finding.severity}: {finding}")
+            # It names files and words of somebody else's project.
+            click.echo(escape_control(f"{finding.severity}: {finding}"))
         if not findings:
             click.echo("nothing found")
     sys.exit(1 if any(finding.severity == "error" for finding in findings) else 0)
@@ -126,7 +128,7 @@ def build_command(
         click.echo(json.dumps(report, indent=2))
         return
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(escape_control(f"warning: {warning}", keep_newlines=True), err=True)
     click.echo(f"{artifact}")
     click.echo(f"  digest   {contents.digest}")
     click.echo(f"  size     {len(archive) / 1e6:.1f} MB, in {time.monotonic() - started:.1f} s")

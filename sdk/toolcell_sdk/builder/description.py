@@ -1,7 +1,8 @@
 """Reads what a component said of its methods while its snapshot was taken.
 
-The file was written by the author's side of the build, so it is read as untrusted input: bounded
-in size, and checked field by field. Called by `build`.
+The file was written by the author's side of the build, so it is read as untrusted input: no link
+(it would lead anywhere on this machine), bounded in size, and checked field by field. Called by
+`build`.
 """
 
 import json
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcell_sdk.errors import BuildError
+from toolcell_sdk.plain_file import read_plain_file
 
 __all__ = ["read_description"]
 
@@ -20,10 +22,11 @@ _FIELDS = {"description": str, "input": dict, "output": dict}
 def read_description(path: Path) -> dict[str, dict[str, Any]]:
     """The methods by name. Raises :class:`BuildError` for none, too many, or anything odd."""
     try:
-        size = path.stat().st_size
-        if size > MAX_DESCRIPTION_BYTES:
-            raise BuildError(f"the schemas take {size} bytes; the limit is {MAX_DESCRIPTION_BYTES}")
-        methods = json.loads(path.read_bytes())["methods"]
+        raw = read_plain_file(path, MAX_DESCRIPTION_BYTES)
+        if len(raw) > MAX_DESCRIPTION_BYTES:
+            limit = MAX_DESCRIPTION_BYTES
+            raise BuildError(f"the schemas are too large; the limit is {limit} bytes")
+        methods = json.loads(raw)["methods"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BuildError(f"the component did not describe its methods: {error}") from None
     if not isinstance(methods, dict) or not methods:

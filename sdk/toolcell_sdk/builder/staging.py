@@ -4,6 +4,8 @@ Owns the layout of a build folder. The compiler sees only the copy, so nothing i
 author's folder and nothing else of the machine gets in. Called by `build`.
 """
 
+import itertools
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +14,9 @@ import toolcell_sdk
 from toolcell_sdk import wit
 from toolcell_sdk.errors import BuildError, ProjectError
 from toolcell_sdk.project import Project
-from toolcell_sdk.sources import author_files, plain_files
+from toolcell_sdk.sources import author_files, plain_files, vendored_folder
 
-__all__ = ["Staged", "stage"]
+__all__ = ["Staged", "flatten", "stage"]
 
 MAX_SOURCE_BYTES = 64 * 1024 * 1024
 MAX_SOURCE_FILES = 10_000
@@ -97,9 +99,7 @@ def stage(project: Project, root: Path) -> Staged:
     (sdk / f"{ENTRY_MODULE}.py").write_text(entry, encoding="utf-8")
     staged.mounts = [source, sdk]
     for index, name in enumerate(project.python_path):
-        folder = project.folder / name
-        if not folder.is_dir():
-            raise ProjectError(f"{folder}: no such folder; `python_path` in tool.toml names it")
+        folder = vendored_folder(project, name)
         target = root / f"vendored-{index}"
         target.mkdir()
         for file in plain_files(folder):
@@ -107,6 +107,24 @@ def stage(project: Project, root: Path) -> Staged:
         staged.mounts.append(target)
     wit.write_world(staged.wit, project.capabilities)
     return staged
+
+
+def flatten(root: Path) -> None:
+    """Moves each folder below `root` to the top of it, so that no depth is left to its removal.
+
+    The guest of a build may nest folders deeper than `shutil.rmtree` can recurse.
+    """
+    top = root / "flat"
+    top.mkdir()
+    pending = [root]
+    numbers = itertools.count()
+    while pending:
+        folder = pending.pop()
+        with os.scandir(folder) as entries:
+            inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        pending += [
+            Path(path).rename(top / str(next(numbers))) for path in inner if path != str(top)
+        ]
 
 
 class _Budget:

@@ -95,7 +95,7 @@ def test_no_file_and_too_large_a_file_are_refused(tmp_path):
     with pytest.raises(ProjectError, match="no such file; `toolcell new"):
         load_project(tmp_path)
     (tmp_path / "tool.toml").write_text("#" * (MAX_PROJECT_FILE_BYTES + 1))
-    with pytest.raises(ProjectError, match="the limit is 65536"):
+    with pytest.raises(ProjectError, match="the limit is 16384"):
         load_project(tmp_path)
 
 
