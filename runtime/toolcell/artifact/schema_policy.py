@@ -5,15 +5,15 @@ on whatever a caller or a tool sends, so it must not be able to fetch, to recurs
 bound or to backtrack. Used when an artifact is built and whenever one is opened.
 
 What is left is a finite tree: references are local and never form a cycle, and the tree that is
-written out in full has at most :data:`MAX_SUBSCHEMAS` nodes, so one value costs at most that many
-checks. (JSON Schema 2020-12, https://json-schema.org/draft/2020-12.)
+written out in full has at most :data:`MAX_SUBSCHEMAS` nodes. What a check may cost is bounded by
+`toolcell.artifact.schema_cost`. (JSON Schema 2020-12, https://json-schema.org/draft/2020-12.)
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from toolcell.artifact.strict_json import NotStrictJson, check_depth
+from toolcell.artifact.strict_json import NotStrictJson, check_values
 from toolcell.errors import ArtifactRejected
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 MAX_SUBSCHEMAS = 1024
-"""Nodes of the tree with every reference written out. 200,000 values against all of them: 1 s."""
+"""Nodes of the tree with every reference written out."""
 MAX_LEVELS = 64
 """Levels of that tree, references included: it bounds our own recursion too."""
 MAX_PATTERN_LENGTH = 256
@@ -105,7 +105,7 @@ def check_schema(schema: Any, where: str) -> None:
     `where` names it in the message: `methods.profile.input`.
     """
     try:
-        check_depth(schema)
+        check_values(schema)
     except NotStrictJson as error:
         raise _rejected(where, str(error)) from None
     definitions = _Walk(schema, where).definitions
@@ -151,7 +151,7 @@ class _Walk:
                 raise _rejected(
                     self.where,
                     f"{path or '/'} uses {keyword[:60]!a}, which is not among the keywords that "
-                    "a tool may use (docs/sdk.md)",
+                    "a tool may use (docs/artifacts.md)",
                 )
         self._check_values(schema, path)
         for name, child in _children(schema, self.where, path):
@@ -168,6 +168,7 @@ class _Walk:
                 "NAME that is in `$defs` of the same schema",
             )
         self._check_enum(schema.get("enum", ()), path)
+        self._check_divisor(schema, path)
         name = schema.get("format", "uri")
         if not isinstance(name, str) or name not in FORMATS:
             known = ", ".join(sorted(FORMATS))
@@ -184,6 +185,12 @@ class _Walk:
                 f"{path or '/'} has a pattern that is no text of at most {MAX_PATTERN_LENGTH} "
                 "characters",
             )
+
+    def _check_divisor(self, schema: Mapping[str, Any], path: str) -> None:
+        divisor = schema.get("multipleOf", 1)
+        # A fraction is divided exactly, digit by digit: up to 40 us for each value.
+        if not isinstance(divisor, int) or isinstance(divisor, bool) or divisor < 1:
+            raise _rejected(self.where, f"{path}/multipleOf is not a whole number above 0")
 
     def _check_enum(self, values: Any, path: str) -> None:
         # Objects in an enum are compared one by one: 256 of them take 13 us for each value.

@@ -159,10 +159,42 @@ def test_a_value_in_a_message_is_short_and_printable():
 
 
 def test_large_numbers_are_compared_exactly():
-    checker = schemas({"type": "integer", "maximum": 2**64})
-    assert checker.check_input("say", str(2**64).encode()) == 2**64
-    with pytest.raises(InvalidInput):
-        checker.check_input("say", str(2**64 + 1).encode())
+    checker = schemas({"type": "integer", "maximum": 2**63})
+    assert checker.check_input("say", str(2**63).encode()) == 2**63
+    with pytest.raises(InvalidInput, match="greater than the maximum"):
+        checker.check_input("say", str(2**63 + 1).encode())
+
+
+@pytest.mark.parametrize("number", [2**64 - 1, -(2**63), 10**18, 0, 1.5e300, -1e-300])
+def test_numbers_of_64_bits_are_fine(number):
+    assert schemas({}).check_input("say", json.dumps([number]).encode()) == [number]
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**30, 10**4000])
+def test_whole_numbers_of_more_than_64_bits_have_status_400(number):
+    with pytest.raises(InvalidInput, match="more than 64 bits") as caught:
+        schemas({}).check_input("say", json.dumps({"a": [{"b": number}]}).encode())
+    assert caught.value.status == 400
+
+
+def test_where_items_must_be_unique_whole_numbers_have_53_bits():
+    """Larger ones can be chosen so that they all hash alike."""
+    checker = schemas({"properties": {"ids": {"uniqueItems": True}}})
+    assert checker.check_input("say", b'{"ids":[9007199254740992]}')
+    with pytest.raises(InvalidInput, match="more than 53 bits"):
+        checker.check_input("say", b'{"ids":[9007199254740993]}')
+
+
+@pytest.mark.parametrize("raw", [b"1e999", b'{"a": [-1e999]}', b"[1e400,1]", b"1E+309"])
+def test_numbers_out_of_range_have_status_400(raw):
+    with pytest.raises(InvalidInput, match="out of range") as caught:
+        schemas({}).check_input("say", raw)
+    assert caught.value.status == 400
+
+
+def test_digits_in_a_text_and_long_fractions_are_no_large_numbers():
+    raw = b'["' + b"1" * 500 + b'",0.' + b"3" * 500 + b"]"
+    assert schemas({}).check_input("say", raw)[0] == "1" * 500
 
 
 @pytest.mark.parametrize(
