@@ -16,6 +16,7 @@ from toolcell.errors import ConfigError
 from toolcell.home import Home
 from toolcell.trust.edit import add_key, remove_key, revoke_key
 from toolcell.trust.keys import PublicKey, SigningKey, write_new
+from toolcell.trust.plain_file import open_plain_file
 from toolcell.trust.store import TrustedKey, TrustStore
 
 __all__ = ["PASSPHRASE_VARIABLE", "keygen_command", "signing_key", "trust_command"]
@@ -187,14 +188,17 @@ def _new_passphrase() -> str:
 
 
 def _text_of_key(given: str) -> str:
-    path = Path(given)
-    if len(given) < _MAX_PUBLIC_KEY_BYTES and (given.endswith(".pem") or path.is_file()):
-        try:
-            with path.open("rb") as file:
-                return file.read(_MAX_PUBLIC_KEY_BYTES).decode("ascii", "replace")
-        except OSError as error:
-            raise ConfigError(f"{given} can't be read: {error.strerror}") from None
-    return given
+    """`given`, or the content of the file of that name, where there is one."""
+    try:
+        with open_plain_file(Path(given)) as file:
+            return file.read(_MAX_PUBLIC_KEY_BYTES).decode("ascii", "replace")
+    except (OSError, ValueError) as error:
+        if given.endswith((".pem", ".pub")):
+            raise ConfigError(
+                f"{given[:200]} can't be read: {getattr(error, 'strerror', 'a bad name')}",
+                remedy="give a public key as `toolcell keygen` printed it, or its PEM file",
+            ) from None
+        return given
 
 
 def _utc(when: datetime | None) -> datetime | None:
