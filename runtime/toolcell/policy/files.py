@@ -11,16 +11,15 @@ is refused all the same. Modes are never repaired in silence.
 """
 
 import os
-import re
 import stat
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from toolcell.errors import ConfigError
+from toolcell.toml_text import parse_toml
 
 __all__ = [
     "MAX_FILES",
@@ -35,17 +34,6 @@ __all__ = [
 MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 64
 """Files in one `policies/` folder."""
-
-MAX_KEY_PARTS = 32
-"""Parts of one dotted key."""
-
-_STRINGS_AND_COMMENTS = re.compile(
-    r'''"""(?:[^\\]|\\.)*?"""(?!")|'{3}.*?'{3}(?!')|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|["'].*''',
-    re.DOTALL,
-)
-"""What can't be a key, in the order in which TOML reads it. The last alternative is a string that
-does not end: the parser stops there, so nothing behind it matters."""
-_KEY = re.compile(r"[\w\-. \t]+")
 
 Stamp = tuple[int, ...]
 """What tells that a file changed: device, inode, size, times, mode and owner.
@@ -161,23 +149,8 @@ def _mode(info: os.stat_result) -> str:
 
 def _toml(path: Path, data: bytes) -> dict[str, Any]:
     try:
-        text = data.decode()
-        _refuse_deep_keys(path, text)
-        return tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        reason = f"byte {error.start} is not UTF-8"
-    except RecursionError:
-        reason = "it is nested too deeply"
-    except ValueError as error:  # TOMLDecodeError, and a number with thousands of digits
-        reason = str(error)
-    raise ConfigError(f"policy file {path} is not TOML: {reason}", remedy="see docs/policy.md")
-
-
-def _refuse_deep_keys(path: Path, text: str) -> None:
-    """Refuses `a.a.a.…`: tomllib (3.11) takes a minute for one key of 60,000 parts."""
-    bare = _STRINGS_AND_COMMENTS.sub("", text)
-    if any(run.group().count(".") > MAX_KEY_PARTS for run in _KEY.finditer(bare)):
+        return parse_toml(data)
+    except ValueError as error:
         raise ConfigError(
-            f"policy file {path} has a key of more than {MAX_KEY_PARTS} parts",
-            remedy="the deepest key there is has five: classes.NAME.capabilities.http.domains",
-        )
+            f"policy file {path} is not TOML: {error}", remedy="see docs/policy.md"
+        ) from None

@@ -14,17 +14,17 @@ import base64
 import binascii
 import hmac
 import secrets
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from toolcell.errors import ConfigError
 from toolcell.policy.envelope import canonical_json
+from toolcell.toml_text import parse_toml
 from toolcell.trust.owned_file import WatchedFile, locked, read_owned, replace_owned
 
 __all__ = ["ScopeFile", "ScopeKeys", "membership_message"]
@@ -118,11 +118,13 @@ class ScopeFile:
                 self._write(scopes)
             return scopes[scope]
 
-    def replace(self, scope: str, keys: ScopeKeys) -> None:
-        """Gives `scope`, which exists, other keys."""
+    def change(self, scope: str, change: Callable[[ScopeKeys], ScopeKeys]) -> ScopeKeys:
+        """Gives `scope`, which exists, what `change` makes of its keys; returns those."""
         with locked(self.path):
             scopes = dict(_parse(read_owned(self.path, secret=True)))
-            self._write({**scopes, scope: keys})
+            scopes[scope] = change(scopes[scope])
+            self._write(scopes)
+            return scopes[scope]
 
     def _write(self, scopes: Mapping[str, ScopeKeys]) -> None:
         parts = [f"[scopes.{name}]\n{keys.to_toml()}\n" for name, keys in scopes.items()]
@@ -133,8 +135,7 @@ class ScopeFile:
 
 def _parse(raw: bytes | None) -> Mapping[str, ScopeKeys]:
     try:
-        table: dict[str, Any] = tomllib.loads((raw or b"").decode())
-        record = msgspec.convert(table, _FileRecord)
+        record = msgspec.convert(parse_toml(raw or b""), _FileRecord)
         return {
             name: ScopeKeys(
                 _key(scope.current),
@@ -143,7 +144,7 @@ def _parse(raw: bytes | None) -> Mapping[str, ScopeKeys]:
             )
             for name, scope in record.scopes.items()
         }
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+    except ValueError as error:  # a ValidationError is one
         raise ConfigError(
             f"the scope keys are not valid: {error}",
             remedy="scope names are lower-case words with dashes; `toolcell scope` writes the file",

@@ -13,16 +13,16 @@ does). Used by artifacts and the registry.
     revoked = { when = 2026-05-01T12:00:00Z, why = "laptop stolen" }   # optional
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from toolcell.errors import ArtifactRejected, ConfigError
+from toolcell.toml_text import parse_toml
 from toolcell.trust.keys import PublicKey
 from toolcell.trust.owned_file import WatchedFile, read_owned
 
@@ -197,9 +197,8 @@ class TrustFile:
 def parse_record(raw: bytes | None) -> StoreRecord:
     """The record in the TOML text `raw`; None is an empty one."""
     try:
-        table: dict[str, Any] = tomllib.loads((raw or b"").decode())
-        return msgspec.convert(table, StoreRecord)
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        return msgspec.convert(parse_toml(raw or b""), StoreRecord)
+    except ValueError as error:  # a ValidationError is one
         raise ConfigError(
             f"the trust store is not valid: {error}",
             remedy="correct trust.toml; `toolcell trust` writes it for you",

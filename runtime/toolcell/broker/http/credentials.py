@@ -18,7 +18,6 @@ import os
 import re
 import stat
 import threading
-import tomllib
 from pathlib import Path
 
 import msgspec
@@ -29,6 +28,8 @@ from toolcell.broker.http.grants import grants_host
 from toolcell.broker.http.url import Target
 from toolcell.errors import ConfigError, Status
 from toolcell.policy.hosts import normal_domains
+from toolcell.toml_text import parse_toml
+from toolcell.trust.plain_file import open_plain_file
 
 __all__ = ["Credential", "CredentialStore", "Secret", "authorised"]
 
@@ -162,9 +163,8 @@ def authorised(credential: Credential, name: str, target: Target) -> None:
 def _load(path: Path) -> dict[str, Credential]:
     raw = _read_private(path)
     try:
-        table = tomllib.loads(raw.decode())
-        return msgspec.convert(table, dict[str, Credential])
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        return msgspec.convert(parse_toml(raw), dict[str, Credential])
+    except ValueError as error:
         # A parser's message may quote a value; a position and a path of fields can't.
         reason = str(error) if isinstance(error, msgspec.ValidationError) else "not valid TOML"
         raise ConfigError(
@@ -174,12 +174,12 @@ def _load(path: Path) -> dict[str, Credential]:
 
 def _read_private(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = open_plain_file(path)
     except FileNotFoundError:
         return b""
     except OSError as error:
         raise ConfigError(f"{path.name} can't be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    with opened as file:
         info = os.fstat(file.fileno())
         if info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077:
             raise ConfigError(
