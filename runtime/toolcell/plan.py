@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from toolcell.artifact.open import open_artifact
 from toolcell.artifact.schema import MethodSchemas
@@ -92,7 +92,11 @@ class Planner:
         key = (artifact.digest, policy)
         with self._lock:
             known = self._tools.get(key)
-            if known is not None and known.artifact.publisher == artifact.publisher:
+            if known is not None:
+                if known.artifact is not artifact:
+                    # The same content from another file, or under another signature: the file of
+                    # before may be gone, and the key of before may not count any more.
+                    known = self._tools[key] = structs.replace(known, artifact=artifact)
                 self._tools.move_to_end(key)
                 return known
         manifest = artifact.manifest

@@ -279,6 +279,10 @@ def _mapped() -> Iterator[None]:
         yield
     except ToolcellError:
         raise
+    except UnicodeEncodeError:  # a name from a command line or a caller, with lone surrogates
+        raise ConfigError(
+            "a name or a reason is not valid UTF-8", remedy="write it in plain text"
+        ) from None
     except sqlite3.OperationalError as error:
         raise InternalError(
             f"the registry's index can't be used: {error}",
