@@ -99,7 +99,7 @@ def inspect_command(home: str | None, tool: str, scope: str, as_json: bool) -> N
     contents.check_files()
     about = _described(contents, TrustStore.load(place.trust))
     if as_json:
-        click.echo(json.dumps(about, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(about, indent=2))
     else:
         _show(about)
 

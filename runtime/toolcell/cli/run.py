@@ -159,7 +159,7 @@ def _with_arguments(raw: bytes, arguments: tuple[str, ...]) -> bytes:
         return raw
     try:
         fields = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
         raise click.UsageError("--arg needs an --input that is a JSON object (the default is {})")
@@ -177,6 +177,8 @@ def _argument_value(name: str, value: str) -> Any:
             return json.loads(value)
         except ValueError:
             return value
+        except RecursionError:
+            raise click.UsageError(f"--arg {name}: its value is nested too deeply") from None
     try:
         return _read_input(value).decode()
     except UnicodeDecodeError as error:
@@ -196,7 +198,7 @@ def _show(result: Result) -> None:
         if text:
             click.echo(_harmless(text.rstrip("\n")), err=True)
     for warning in result.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(escape_control(f"warning: {warning}"), err=True)
     if result.error is not None:
         show_error(result.error)
     elif isinstance(result.output, str):
@@ -205,7 +207,7 @@ def _show(result: Result) -> None:
         click.echo(_harmless(json.dumps(result.output, ensure_ascii=False, indent=2)))
     metrics = result.metrics
     click.echo(
-        f"{result.tool or '?'} {result.version} {result.method}: status {result.status}, "
+        f"{result.tool or '?'} {result.version} {escape_control(result.method)}: status {result.status}, "
         f"lane {result.lane or 'none'}, {result.duration_ms:.1f} ms, cpu {metrics.cpu_ms:.1f} ms, "
         f"peak {metrics.memory_peak_mb:.1f} MiB",
         err=True,

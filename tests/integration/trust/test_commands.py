@@ -130,6 +130,14 @@ def test_trust_is_given_listed_revoked_and_taken_away(run, artifact, tmp_path):
     assert run("verify", artifact)[0] == 0
 
 
+@pytest.mark.parametrize("given", ["", "x" * 5000, "a/" * 300, "\0", "nothing.pem", ".", "A" * 44])
+def test_what_is_no_public_key_is_a_clear_error(run, given):
+    status, _, err = run("trust", "add", "acme", given)
+    assert status == 2
+    assert "remedy" in err
+    assert len(err) < 500
+
+
 def test_scopes_and_withdrawal(run, artifact):
     run("keygen", "me", "--trust")
     run("sign", artifact)
@@ -174,3 +182,18 @@ def test_empty_places_say_what_to_do(run):
     assert "toolcell publish" in run("list")[1]
     assert "toolcell trust add" in run("trust", "list")[1]
     assert "publishing makes" in run("scope", "list")[1]
+
+
+def test_words_that_are_no_text_and_values_too_deep_are_errors_and_no_traceback(run, private_home):
+    for words in (
+        ("run", "h\udcff", "greet"),
+        ("run", "hello", "greet", "--scope", "\udcff"),
+        ("run", "hello", "gr\udcffeet"),
+        ("yank", "\udcff", "1.0.0"),
+        ("scope", "add", "default", "\udcff"),
+        ("run", "hello", "greet", "--arg", "x=" + "[" * 3000),
+        ("run", "hello", "greet", "--input", "[" * 3000, "--arg", "x=1"),
+    ):
+        status, _out, err = run(*words)
+        assert status in {1, 2}, words
+        assert "rror" in err
