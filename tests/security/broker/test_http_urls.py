@@ -46,6 +46,9 @@ def test_host_that_ends_in_a_number_is_four_decimals_or_nothing(web: Web, host: 
         "http:///good.test/",
         "//good.test/",
         "http://@good.test/",
+        "http://[2606:4700::12/",
+        "http://[2606:4700::1]2/",
+        "http://[[2606:4700::1]/",
     ],
 )
 def test_authority_that_two_readers_take_apart_differently_is_refused(web: Web, url: str) -> None:

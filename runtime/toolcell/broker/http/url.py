@@ -90,6 +90,8 @@ def parse_url(text: str) -> Target:
 def _split_port(authority: str, default: int) -> tuple[str, int]:
     if authority.startswith("["):
         host, bracket, rest = authority.partition("]")
+        if not bracket:
+            raise _malformed(f"`{shown(authority)}` has a bracket that does not end")
         host += bracket
     else:
         host, colon, rest = authority.partition(":")
