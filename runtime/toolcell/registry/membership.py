@@ -87,11 +87,9 @@ class Scopes:
         # Killed between the two steps, entries are under the previous key, which is valid; they
         # are made again at the start of the next rotation, before that key ends.
         self._remake(scope, self.keys(scope))
-        rotated = self.keys(scope).rotated()
-        self._file.replace(scope, rotated)
-        self._remake(scope, rotated)
+        self._remake(scope, self._file.change(scope, ScopeKeys.rotated))
         if drop_previous:
-            self._file.replace(scope, rotated.without_previous())
+            self._file.change(scope, ScopeKeys.without_previous)
 
     def require_member(self, row: MembershipRow, keys: ScopeKeys) -> None:
         """:class:`PolicyDenied` where the entry `row` was not made with a key of its scope."""

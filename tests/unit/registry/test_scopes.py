@@ -1,6 +1,7 @@
 """Scopes: named sets of tools with keys of their own."""
 
 import stat
+import threading
 
 import pytest
 from artifact_maker import OTHER_ID, registry_of, signed
@@ -88,6 +89,21 @@ def test_two_keys_are_valid_at_once(registry, home):
     registry.scopes.rotate("default")  # made again under the new key, so it outlives this too
     registry.scopes.rotate("default")
     registry.resolve("echo")
+
+
+def test_rotations_at_the_same_time_lose_no_entry(registry, home):
+    registry.publish(signed())
+    with registry_of(home) as other:
+        threads = [
+            threading.Thread(target=each.scopes.rotate, args=("default",))
+            for each in (registry, other, registry, other)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert other.resolve("echo")
+    assert registry.resolve("echo")
 
 
 def test_the_file_of_scope_keys_is_secret(registry, home):
