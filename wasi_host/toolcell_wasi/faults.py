@@ -33,8 +33,11 @@ MAX_MESSAGE_CHARS = 500
 LAST_WORDS_CHARS = 800
 """How near the end of its text a guest must speak of memory to be believed."""
 
-# C0 and C1 controls but tab and newline, and the marks that reorder what a terminal shows.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# C0 and C1 controls but tab and newline, further line breaks, and the marks that reorder what a
+# terminal shows: the set of `toolcell.broker.log`.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
 _OUT_OF_MEMORY = re.compile(
     r"\bMemoryError\b|memory allocation of \d+ bytes failed|out of memory|bad_alloc"
 )

@@ -10,6 +10,8 @@ from toolcell_wasi.cell import Cell
 from toolcell_wasi.engine import TrapCode, Trapped
 from toolcell_wasi.faults import MAX_MESSAGE_CHARS, clean_text, fault_of, fault_of_record
 
+HARMFUL = "\x00\x07\x08\x1b\x7f\x9b\r\u061c\u2028\u2029\u202e\u2066"
+
 
 @pytest.fixture
 def cell():
@@ -24,7 +26,11 @@ def record(status=500, message="no", detail=""):
 def test_clean_text_is_bounded_and_printable(text, most):
     clean = clean_text(text, most)
     assert len(clean) <= most
-    assert not set(clean) & set("\x00\x07\x08\x1b\x7f\x9b\r\u202e\u2066")
+    assert not set(clean) & set(HARMFUL)
+
+
+def test_clean_text_leaves_nothing_that_moves_a_terminal_or_breaks_a_line():
+    assert clean_text(f"one{HARMFUL}line", 100) == "oneline"
 
 
 def test_clean_text_keeps_the_end_where_the_reason_is():
