@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from toolcell.artifact.manifest import Manifest
+from toolcell.artifact.shown import shown
 from toolcell.errors import ArtifactRejected, PolicyDenied
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell_wasi.cell import Cell
@@ -22,8 +23,6 @@ from toolcell_wasi.engine.wit import signature
 from toolcell_wasi.host import SERVED, capabilities
 
 _WASI_VERSION = re.compile(r"0\.2\.\d{1,4}")
-MAX_IMPORTS = 1024
-"""Functions and resources that one component may import; a Python tool has some 190."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,6 @@ class ResolvedImports:
 
 def resolve_imports(imports: Interfaces, manifest: Manifest) -> ResolvedImports:
     """Finds what serves each import. :class:`ArtifactRejected` names one that nothing may serve."""
-    count = sum(len(members) for members in imports.values())
-    if count > MAX_IMPORTS:
-        raise ArtifactRejected(f"the component imports {count} items; the limit is {MAX_IMPORTS}")
     definitions: dict[str, dict[str, HostFunction]] = {}
     interfaces: dict[str, tuple[str, ...]] = {}
     for name, members in imports.items():
@@ -116,16 +112,17 @@ def _capability_functions(
 def _serve(
     interface: str, member: str, declared: FunctionType, served: HostFunction | None
 ) -> HostFunction:
+    name = f"{interface}#{member}"
     if served is None:
         if interface.startswith("wasi:"):
-            return _trap(f"{interface}#{member}")
-        _reject_import(f"{interface}#{member}")
+            return _trap(shown(name))
+        _reject_import(name)
     if not declared.matches(served.params or (), served.result):
         raise ArtifactRejected(
-            f"the component imports `{interface}#{member}` with a type that is not "
+            f"the component imports `{name}` with a type that is not "
             f"`{signature(served.params or (), served.result)}`",
             remedy="build it against the WIT of WASI 0.2 and of toolcell_sdk",
-            details={"import": f"{interface}#{member}"},
+            details={"import": name},
         )
     return served
 
@@ -151,6 +148,7 @@ def _resources(imports: Interfaces) -> Iterator[str]:
 
 
 def _reject_import(name: str) -> NoReturn:
+    name = shown(name)  # a publisher chose it: up to 100,000 characters, line feeds among them
     raise ArtifactRejected(
         f"the component imports `{name}`, which this lane does not have",
         remedy="a tool may import WASI 0.2 and the capability interfaces of toolcell:tool@"

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from toolcell.artifact.manifest import Manifest
+from toolcell.artifact.shown import shown
 from toolcell.errors import ArtifactRejected, ConfigError, InternalError, LaneUnavailable
 from toolcell.lane import Artifact, LaneHome, Probe
 from toolcell.session import CancelToken
@@ -129,7 +130,9 @@ class WasiLane:
                 on_close=self._forget,
             )
         except EngineFailure as error:
-            raise ArtifactRejected(f"the component can't be linked: {error.message}") from None
+            raise ArtifactRejected(
+                f"the component can't be linked: {shown(error.message)}"
+            ) from None
 
     def _load(self, engine: Engine, wasm: bytes) -> Component:
         """From the cache where an entry can be believed, else compiled and kept."""
@@ -149,7 +152,7 @@ class WasiLane:
                 component = engine.load(compiled.path)
             except EngineFailure as error:
                 raise ArtifactRejected(
-                    f"the component needs more than a cell has: {error.message}",
+                    f"the component needs more than a cell has: {shown(error.message, 500)}",
                     remedy="build it with one memory and smaller tables",
                     status=413,
                 ) from None
@@ -171,6 +174,11 @@ class WasiLane:
     def _forget(self, prepared: PreparedComponent) -> None:
         with self._lock:
             self._open.discard(prepared)
+
+    def interrupt(self) -> None:
+        """Kills the compiling children."""
+        if self._compiler is not None:
+            self._compiler.close()
 
     def close(self) -> None:
         """Ends every cell, then closes what is prepared, then the engine. Idempotent.

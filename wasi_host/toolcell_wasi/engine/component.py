@@ -6,11 +6,12 @@ code whose origin was not checked: loading it is running it.
 """
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import wasmtime
+from wasmtime import _bindings
 from wasmtime import component as wc
 
 from toolcell_wasi.engine import wit
@@ -19,6 +20,11 @@ from toolcell_wasi.engine.errors import EngineFailure
 
 COMPONENT_PREAMBLE = b"\0asm\x0d\0\x01\0"
 """Magic, version 13, layer 1 (component-model `Binary.md`). A core module has layer 0."""
+
+MAX_ITEMS = 1024
+"""What a component may import, interfaces and their members together, and what it may export; a
+Python tool imports some 190. wasmtime finds the nth by counting from the first, so looking through
+20,000 of them takes 11 s, four times as long for twice as many, and nothing can interrupt it."""
 
 
 def address_of(managed: Any) -> int:
@@ -90,22 +96,30 @@ class Component:
         self.address = address_of(raw)
 
     def imports(self) -> Interfaces:
-        """What it imports, down to the functions of each interface."""
-        return self._interfaces(self._raw.type.imports(self.engine.raw))
+        """What it imports, down to the functions of each interface. At most :data:`MAX_ITEMS`."""
+        kind = self._raw.type
+        count = _bindings.wasmtime_component_type_import_count(kind.ptr(), self.engine.raw.ptr())
+        return self._interfaces(count, kind.imports)
 
     def exports(self) -> Interfaces:
         """What it exports, likewise."""
-        return self._interfaces(self._raw.type.exports(self.engine.raw))
+        kind = self._raw.type
+        count = _bindings.wasmtime_component_type_export_count(kind.ptr(), self.engine.raw.ptr())
+        return self._interfaces(count, kind.exports)
 
-    def _interfaces(self, externs: Mapping[str, Any]) -> Interfaces:
+    def _interfaces(self, count: int, externs: Callable[..., Mapping[str, Any]]) -> Interfaces:
+        require_few(count)
         found: dict[str, dict[str, Import]] = {}
-        for name, extern in externs.items():
+        for name, extern in externs(self.engine.raw).items():
             kind = extern.ty
-            members = (
-                kind.exports(self.engine.raw)
-                if isinstance(kind, wc.ComponentInstanceType)
-                else {name: extern}
-            )
+            members = {name: extern}
+            if isinstance(kind, wc.ComponentInstanceType):
+                raw_engine = self.engine.raw.ptr()
+                count += _bindings.wasmtime_component_instance_type_export_count(
+                    kind.ptr(), raw_engine
+                )
+                require_few(count)
+                members = kind.exports(self.engine.raw)
             found[name] = {}
             for member, inner in members.items():
                 read = _import_of(inner.ty)
@@ -122,6 +136,14 @@ class Component:
     def close(self) -> None:
         """Frees the compiled code. No store that uses it may be alive."""
         self._raw.close()
+
+
+def require_few(count: int) -> None:
+    """Refuses to look through so many items. Public so that a test can switch it off."""
+    if count > MAX_ITEMS:
+        raise EngineFailure(
+            f"it imports or exports {count} items or more; the limit is {MAX_ITEMS}"
+        )
 
 
 class ExportIndex:
