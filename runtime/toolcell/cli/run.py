@@ -207,8 +207,8 @@ def _show(result: Result) -> None:
         click.echo(_harmless(json.dumps(result.output, ensure_ascii=False, indent=2)))
     metrics = result.metrics
     click.echo(
-        f"{result.tool or '?'} {result.version} {escape_control(result.method)}: status {result.status}, "
-        f"lane {result.lane or 'none'}, {result.duration_ms:.1f} ms, cpu {metrics.cpu_ms:.1f} ms, "
+        f"{result.tool or '?'} {result.version} {escape_control(result.method)}: "
+        f"status {result.status}, lane {result.lane or 'none'}, {result.duration_ms:.1f} ms, cpu {metrics.cpu_ms:.1f} ms, "
         f"peak {metrics.memory_peak_mb:.1f} MiB",
         err=True,
     )
