@@ -178,6 +178,7 @@ class LimitExceeded(ToolFault):
 
     _STATUS: ClassVar[dict[str, Status]] = {
         "wall_time_ms": Status.DEADLINE,
+        "timeout_ms": Status.DEADLINE,
         "cpu_time_ms": Status.DEADLINE,
         "fuel": Status.DEADLINE,
         "max_output_bytes": Status.TOO_LARGE,
@@ -186,6 +187,11 @@ class LimitExceeded(ToolFault):
         "scratch_mb": Status.TOO_LARGE,
     }
     _QUOTA_PREFIX: ClassVar[str] = "max_"
+    _REMEDY: ClassVar[str] = "raise `{}` in the policy and the manifest, or do less per call"
+    _REMEDIES: ClassVar[dict[str, str]] = {
+        "timeout_ms": "give the call a longer `{}`; the policy's wall_time_ms still bounds it",
+        "stack": "recurse less deeply; the limit of the `{}` is the lane's",
+    }
 
     def __init__(
         self,
@@ -194,6 +200,7 @@ class LimitExceeded(ToolFault):
         allowed: float,
         used: float | None = None,
         message: str = "",
+        remedy: str = "",
         guest_detail: str = "",
     ) -> None:
         over = "" if used is None else f", used {used:g}"
@@ -201,7 +208,7 @@ class LimitExceeded(ToolFault):
         super().__init__(
             message or f"limit exceeded: {limit} is {allowed:g}{over}",
             guest_detail=guest_detail,
-            remedy=f"raise `{limit}` in the policy and the manifest, or do less per call",
+            remedy=remedy or self._REMEDIES.get(limit, self._REMEDY).format(limit),
             status=self._STATUS.get(limit, quota),
             details={"limit": limit, "allowed": allowed, "used": used},
         )

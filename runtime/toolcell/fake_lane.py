@@ -58,6 +58,9 @@ class FakeLane:
         self.prepared += 1
         return FakePrepared(artifact.manifest, self._handlers)
 
+    def interrupt(self) -> None:
+        """Preparing takes no time here."""
+
     def close(self) -> None:
         """Notes that it was closed."""
         self.closed = True

@@ -28,7 +28,7 @@ class Handle:
             return "done"
         return "running" if self._future.running() else "queued"
 
-    def kill(self, reason: str) -> bool:
+    def kill(self, reason: str = "by the caller") -> bool:
         """Ends the call with status 499 and `reason`. False where it had ended, or been killed.
 
         Returns at once; :meth:`wait` tells when the cell is gone.

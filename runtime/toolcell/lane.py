@@ -124,6 +124,9 @@ class Lane(Protocol):
     def prepare(self, artifact: Artifact) -> Prepared:
         """Makes `artifact` ready; the runtime keeps it. Raises :class:`ArtifactRejected`."""
 
+    def interrupt(self) -> None:
+        """Ends preparations that are under way; none starts after it. Called before `close`."""
+
     def close(self) -> None:
         """Ends every cell and frees everything. Idempotent."""
 

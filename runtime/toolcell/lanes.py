@@ -134,11 +134,18 @@ class LaneSet:
             )
         return lane
 
-    def lease(self, name: str, artifact: Artifact, cancel: CancelToken) -> Lease:
+    def lease(
+        self,
+        name: str,
+        artifact: Artifact,
+        cancel: CancelToken,
+        patience_s: float | None = None,
+    ) -> Lease:
         """`artifact` prepared in lane `name`, kept open until the lease is given back.
 
         Preparing takes seconds the first time. It goes on in a thread of its own when the caller
-        is cancelled or interrupted: the next call finds it done.
+        is cancelled, interrupted, or has waited for `patience_s` (None: as long as it takes;
+        `TimeoutError`): a later call finds it done.
         """
         lane = self.get(name)
         key = (name, artifact.digest)
@@ -155,7 +162,7 @@ class LaneSet:
         try:
             prepared = slot.prepared
             if prepared is None:
-                prepared = _await(self._making(slot, lane, artifact), cancel)
+                prepared = _await(self._making(slot, lane, artifact), cancel, patience_s)
             return Lease(self, slot, prepared)
         except BaseException:
             self.release(slot)
@@ -211,9 +218,12 @@ class LaneSet:
             prepared.close()
 
     def close(self) -> None:
-        """Closes every prepared artifact and lane, once what is being prepared is done."""
+        """Ends what is being prepared, then closes every prepared artifact and lane."""
         with self._lock:
             self._closed = True
+        for lane in self._lanes.values():
+            lane.interrupt()
+        with self._lock:
             self._lock.wait_for(self._idle)
             slots, self._slots = list(self._slots.values()), OrderedDict()
             closable = []
@@ -230,17 +240,17 @@ class LaneSet:
         return not any(slot.users for slot in self._slots.values())
 
 
-def _await(making: "Future[Prepared]", cancel: CancelToken) -> Prepared:
+def _await(making: "Future[Prepared]", cancel: CancelToken, patience_s: float | None) -> Prepared:
     """The result of `making`, or the token's error as soon as the caller is cancelled."""
     done = threading.Event()
     making.add_done_callback(lambda _: done.set())
     forget = cancel.on_cancel(done.set)
     try:
-        done.wait()
+        done.wait(patience_s)
     finally:
         forget()
-    if not making.done() and cancel.error is not None:
-        raise cancel.error
+    if not making.done():
+        raise cancel.error or TimeoutError
     return making.result()
 
 

@@ -11,7 +11,7 @@ import time
 
 from toolcell.admission import Gate
 from toolcell.broker import BrokerServices, InvocationBroker
-from toolcell.errors import CallCancelled, InternalError, ToolcellError
+from toolcell.errors import CallCancelled, InternalError, LimitExceeded, ToolcellError
 from toolcell.events import EventContext, SandboxSpawned
 from toolcell.lane import Prepared, Request
 from toolcell.lanes import LaneSet, Lease
@@ -102,7 +102,7 @@ class Pipeline:
         since = run.stage("policy", since)
         tool.check_input(call.method, call.raw, plan.envelope.max_message_bytes)
         since = run.stage("input", since)
-        with self._lanes.lease(plan.lane, tool.artifact, call.cancel) as lease:
+        with self._lease(run, plan) as lease:
             _admit(lease, plan)
             since = run.stage("prepare", since)
             run.queue_wait_ms += self._gate.enter(_patience_ms(run, plan), call.cancel)
@@ -117,18 +117,32 @@ class Pipeline:
         run.output = tool.check_output(call.method, run.outcome.output or b"")
         run.stage("output", since)
 
+    def _lease(self, run: Run, plan: Plan) -> Lease:
+        """The prepared artifact; a caller's own `timeout_ms` bounds the wait for it too."""
+        call = run.call
+        left_s = None if call.timeout_ms is None else max(0.0, run.left_ms() / 1000)
+        try:
+            return self._lanes.lease(plan.lane, plan.tool.artifact, call.cancel, left_s)
+        except TimeoutError:
+            raise LimitExceeded(
+                "timeout_ms",
+                allowed=call.timeout_ms or 0,
+                message=f"{plan.tool.ref.name} was still being prepared after timeout_ms "
+                f"({call.timeout_ms}): an artifact is compiled on its first use",
+                remedy="call again, preparing goes on; or call Runtime.prepare ahead",
+            ) from None
+
     def _in_cell(self, run: Run, plan: Plan, prepared: Prepared) -> None:
         """Everything that happens while the call holds a place."""
         call = run.call
         since = time.perf_counter()
-        limit_ms = _wall_ms(plan, call)
         session = Session(
             tool=plan.tool.ref,
             envelope=plan.envelope,
             policy_digest=plan.policy_digest,
             context=run.context,
             emitter=self._emitter,
-            deadline=Deadline(limit_ms),
+            deadline=_deadline(run, plan),
             cancel=call.cancel,
             seed=_seed(plan, call),
         )
@@ -179,14 +193,20 @@ def _admit(lease: Lease, plan: Plan) -> None:
         lease.remember_admitted(plan.policy_digest)
 
 
-def _wall_ms(plan: Plan, call: Call) -> int:
-    wall_ms = plan.envelope.wall_time_ms
-    return wall_ms if call.timeout_ms is None else min(call.timeout_ms, wall_ms)
+def _deadline(run: Run, plan: Plan) -> Deadline:
+    """The policy's wall time from now, or the caller's own bound where that ends first."""
+    call, wall_ms = run.call, plan.envelope.wall_time_ms
+    if call.timeout_ms is not None and run.left_ms() < wall_ms:
+        return Deadline(call.timeout_ms, limit="timeout_ms", since_s=call.queued_s)
+    return Deadline(wall_ms)
 
 
 def _patience_ms(run: Run, plan: Plan) -> int:
     """How long a call may still wait for its turn: as long as it may run."""
-    return max(0, int(_wall_ms(plan, run.call) - run.queue_wait_ms))
+    left_ms = plan.envelope.wall_time_ms - run.queue_wait_ms
+    if run.call.timeout_ms is not None:
+        left_ms = min(left_ms, run.left_ms())
+    return max(0, int(left_ms))
 
 
 def _seed(plan: Plan, call: Call) -> bytes:

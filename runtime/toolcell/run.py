@@ -73,6 +73,11 @@ class Run:
         self.spawned = False
         self.stages_us: dict[str, float] = {}
 
+    def left_ms(self) -> float:
+        """Milliseconds left of the caller's own `timeout_ms`, from when the call was asked for."""
+        spent_ms = (time.monotonic() - self.call.queued_s) * 1000
+        return (self.call.timeout_ms or 0) - spent_ms
+
     def stage(self, name: str, since: float) -> float:
         """Notes the time of stage `name`, which began at `since`; returns now."""
         now = time.perf_counter()

@@ -5,6 +5,7 @@ the ways to call: `invoke`, `ainvoke`, `map`, `start`. What a call does is in `t
 """
 
 import asyncio
+import math
 import os
 import threading
 from collections import deque
@@ -42,12 +43,13 @@ class CallOptions(TypedDict, total=False):
 
     `version`: a version or a range; empty, the default, is the newest release.
     `policy`: a class, a policy file or an envelope. None, the default, takes what the operator
-    bound to the tool, else `safe-default`.
+    bound to the tool, else the manifest's class where manifests may choose it.
     `masks`: classes or partial envelopes that narrow it further; they can't widen anything.
     `scope`: the named set of tools to resolve in, `default` by default.
     `input_trust`: `system`, `trusted` or `untrusted`, the default.
     `lane`: demand this lane; refused where the selection does not allow it.
-    `timeout_ms`: shortens the policy's wall time, never lengthens it.
+    `timeout_ms`: bounds the whole call from when it is asked for: preparing, waiting for a place,
+    running. It never lengthens the policy's wall time, which bounds the run alone.
     """
 
     version: str
@@ -129,9 +131,10 @@ class Runtime:
     ) -> Result:
         """Calls `method` of `tool` in a fresh cell and waits for the result.
 
-        `tool`: a name in the registry, or the path of a signed artifact. `input`: anything that
-        JSON can hold; None is `{}`. A call that was refused or failed is a result with an
-        `error`; `Result.value()` raises it. Ctrl-C ends the cell and is raised here.
+        `tool`: a name in the registry, or the path (a `Path`) of a signed artifact. The first
+        call of an artifact compiles it, which takes seconds: see :meth:`prepare`. `input`:
+        anything that JSON can hold; None is `{}`. A call that was refused or failed is a result
+        with an `error`; `Result.value()` raises it. Ctrl-C ends the cell and is raised here.
         """
         return self._run(Call(tool=tool, method=method, raw=_encode(input), **options))
 
@@ -288,10 +291,25 @@ class Runtime:
 _ENCODER = msgspec.json.Encoder()
 
 
+def _refuse_non_finite(value: Any) -> None:
+    """NaN and the infinities have no JSON form; the encoder writes `null` for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not a JSON number")
+    if isinstance(value, Mapping):
+        for each in value.values():
+            _refuse_non_finite(each)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            _refuse_non_finite(each)
+
+
 def _encode(value: Any) -> bytes:
     """`value` as JSON text; :class:`InvalidInput` where JSON can't hold it."""
     try:
-        return _ENCODER.encode({} if value is None else value)
+        raw = _ENCODER.encode({} if value is None else value)
+        if b"null" in raw:
+            _refuse_non_finite(value)
+        return raw
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(
             f"the input can't be written as JSON: {error}",

@@ -83,12 +83,19 @@ class CancelToken:
 
 
 class Deadline:
-    """An instant on the monotonic clock, and the limit that it came from."""
+    """An instant on the monotonic clock, and the limit that it came from.
 
-    __slots__ = ("at_s", "limit_ms", "started_s")
+    `limit` names it: `wall_time_ms` of the policy, or the caller's own `timeout_ms`, which counts
+    from `since_s`, when the call was asked for.
+    """
 
-    def __init__(self, limit_ms: int) -> None:
-        self.started_s = time.monotonic()
+    __slots__ = ("at_s", "limit", "limit_ms", "started_s")
+
+    def __init__(
+        self, limit_ms: int, *, limit: str = "wall_time_ms", since_s: float | None = None
+    ) -> None:
+        self.started_s = time.monotonic() if since_s is None else since_s
+        self.limit = limit
         self.limit_ms = limit_ms
         self.at_s = self.started_s + limit_ms / 1000
 
@@ -185,8 +192,9 @@ class Session:
 
     def wall_time_exceeded(self) -> LimitExceeded:
         """The error of a run that has reached its wall deadline."""
-        used = round(self.deadline.elapsed_ms(), 1)
-        return LimitExceeded("wall_time_ms", allowed=self.deadline.limit_ms, used=used)
+        deadline = self.deadline
+        used = round(deadline.elapsed_ms(), 1)
+        return LimitExceeded(deadline.limit, allowed=deadline.limit_ms, used=used)
 
     def check(self, cpu_ms: float | None = None) -> None:
         """Raises :meth:`stop_reason` where there is one."""

@@ -116,6 +116,64 @@ def test_an_input_that_json_can_t_hold_is_refused_before_anything_else(lab):
     assert caught.value.status == 400
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_json_has_no_word_for_is_refused_and_not_made_null(lab, number):
+    made = lab()
+    for value in ({"n": number}, [[number]], {"a": {"b": (1, number)}}):
+        with pytest.raises(InvalidInput):
+            made.runtime.invoke("fake", "go", value)
+    assert made.runtime.invoke("fake", "go", {"n": None}).ok
+
+
+class SlowLane(FakeLane):
+    """Preparing takes until `ready` is set, or until the lane is interrupted."""
+
+    def __init__(self, handlers):
+        super().__init__(handlers)
+        self.ready = threading.Event()
+        self.interrupted = False
+
+    def prepare(self, artifact):
+        self.ready.wait()
+        if self.interrupted:
+            raise InternalError("interrupted")
+        return super().prepare(artifact)
+
+    def interrupt(self):
+        self.interrupted = True
+        self.ready.set()
+
+
+def test_the_caller_s_timeout_covers_preparing_which_goes_on_for_the_next(installation):
+    installation.publish(fake_archive())
+    lane = SlowLane({("fake", "go"): echo})
+    with Runtime(installation.home.root, lanes={"wasi": lane}) as runtime:
+        result = runtime.invoke("fake", "go", timeout_ms=30)
+        assert (result.status, result.error.details["limit"]) == (408, "timeout_ms")
+        assert "prepare" in result.error.remedy
+        lane.ready.set()
+        assert runtime.invoke("fake", "go", timeout_ms=5000).ok
+    assert lane.prepared == 1
+
+
+def test_closing_does_not_wait_for_what_is_being_prepared(installation):
+    installation.publish(fake_archive())
+    lane = SlowLane({("fake", "go"): echo})
+    runtime = Runtime(installation.home.root, lanes={"wasi": lane})
+    handle = runtime.start("fake", "go")
+    until(lambda: handle.status == "running")
+    runtime.close()
+    assert handle.wait(0).status in {499, 500}
+    assert lane.closed
+
+
+def test_a_timeout_of_the_caller_is_told_as_such(lab):
+    result = lab().runtime.invoke("fake", "block", timeout_ms=40)
+    assert result.status == 408
+    assert result.error.details["limit"] == "timeout_ms"
+    assert "timeout_ms" in result.error.remedy
+
+
 def test_a_bug_of_ours_is_an_internal_error_with_the_correlation_id(lab, monkeypatch):
     made = lab()
 

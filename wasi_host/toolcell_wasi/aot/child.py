@@ -5,11 +5,14 @@ before it reads a byte: the compiler is large, and its input comes from a publis
 to trust. A rlimit set here can't be raised again (the hard limit goes with it).
 """
 
+import ctypes
 import json
 import os
 import resource
+import signal
 import sys
 
+PR_SET_PDEATHSIG = 1
 REJECTED = 3
 """Exit status for a component that wasmtime refuses. Any other failure is the machine's or ours."""
 
@@ -17,6 +20,7 @@ REJECTED = 3
 def main() -> int:
     """Compiles stdin to stdout."""
     limits: dict[str, int] = json.loads(sys.argv[1])
+    die_with(limits["parent"])
     bound(limits)
     from toolcell_wasi.engine import Engine, EngineFailure
 
@@ -30,6 +34,16 @@ def main() -> int:
     sys.stdout.buffer.write(compiled)
     sys.stdout.buffer.flush()
     return 0
+
+
+def die_with(parent: int) -> None:
+    """Ends this process when the host's does, so that a host that is killed leaves no child.
+
+    The signal follows the thread that started us (prctl(2)), and that thread waits for our end.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was gone before the call
+        sys.exit(1)
 
 
 def bound(limits: dict[str, int]) -> None:

@@ -5,14 +5,16 @@ outputs are files in memory, bounded by RLIMIT_FSIZE, so neither side can block 
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
+from typing import IO
 
 from msgspec import Struct
 
-from toolcell.errors import ArtifactRejected, SandboxSetupError
+from toolcell.errors import ArtifactRejected, LaneUnavailable, SandboxSetupError
 from toolcell_wasi.aot.child import REJECTED
 from toolcell_wasi.aot.sealed import SealedFile
 from toolcell_wasi.faults import clean_text
@@ -43,6 +45,9 @@ class Compiler:
     def __init__(self, limits: CompileLimits) -> None:
         self._limits = limits
         self._places = threading.BoundedSemaphore(AT_ONCE)
+        self._lock = threading.Lock()
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
 
     def compile(self, wasm: bytes) -> SealedFile:
         """Native code of the component `wasm`, sealed. Raises :class:`ArtifactRejected`."""
@@ -73,33 +78,45 @@ class Compiler:
             "open_files": 64,
             "cpu_s": self._limits.cpu_s,
             "address_space_bytes": self._limits.address_space_bytes,
+            "parent": os.getpid(),
         }
         # A compiler thread per core takes address space by the core; memory arenas likewise.
         environment = {"RAYON_NUM_THREADS": str(self._limits.threads), "MALLOC_ARENA_MAX": "2"}
         # Opened anew: the child reads from the start, whatever was written through our descriptor.
         with open(source.path, "rb") as stdin:  # noqa: PTH123 - a descriptor's name, not a path
+            with self._lock:
+                self._require_open()
+                child = _start(_command(limits), environment, stdin, compiled.fd, says.fd)
+                self._children.add(child)
             try:
-                return subprocess.run(  # noqa: S603 - our own interpreter and module
-                    _command(limits),
-                    env=environment,
-                    cwd="/",
-                    stdin=stdin,
-                    stdout=compiled.fd,
-                    stderr=says.fd,
-                    timeout=self._limits.timeout_s,
-                    check=False,
-                ).returncode
+                return child.wait(self._limits.timeout_s)
             except subprocess.TimeoutExpired:
                 raise ArtifactRejected(
                     f"compiling the component took longer than {self._limits.timeout_s} s",
                     status=408,
                     remedy="make the tool smaller, or raise compile_timeout_s of the wasi lane",
                 ) from None
-            except OSError as error:
-                raise SandboxSetupError(
-                    f"the compiling child can't be started: {error.strerror}",
-                    details={"stage": "compile", "errno": error.errno},
-                ) from None
+            finally:
+                child.kill()
+                child.wait()
+                with self._lock:
+                    self._children.discard(child)
+                    self._require_open()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise LaneUnavailable(
+                "the lane was closed while the component was compiled",
+                remedy="make a new Runtime",
+                details={"feature": "open-lane"},
+            )
+
+    def close(self) -> None:
+        """Ends every compilation under way; none starts after it. Idempotent."""
+        with self._lock:
+            self._closed = True
+            for child in self._children:
+                child.kill()
 
     def _check(self, code: int, says: SealedFile) -> None:
         if code == 0:
@@ -121,6 +138,20 @@ class Compiler:
             remedy="check that toolcell is installed for this interpreter",
             details={"stage": "compile", "errno": 0},
         )
+
+
+def _start(
+    command: list[str], environment: dict[str, str], stdin: IO[bytes], out: int, says: int
+) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command, env=environment, cwd="/", stdin=stdin, stdout=out, stderr=says
+        )
+    except OSError as error:
+        raise SandboxSetupError(
+            f"the compiling child can't be started: {error.strerror}",
+            details={"stage": "compile", "errno": error.errno},
+        ) from None
 
 
 def _command(limits: dict[str, int]) -> list[str]:
