@@ -208,7 +208,8 @@ def _show(result: Result) -> None:
     metrics = result.metrics
     click.echo(
         f"{result.tool or '?'} {result.version} {escape_control(result.method)}: "
-        f"status {result.status}, lane {result.lane or 'none'}, {result.duration_ms:.1f} ms, cpu {metrics.cpu_ms:.1f} ms, "
+        f"status {result.status}, lane {result.lane or 'none'}, {result.duration_ms:.1f} ms, "
+        f"cpu {metrics.cpu_ms:.1f} ms, "
         f"peak {metrics.memory_peak_mb:.1f} MiB",
         err=True,
     )
