@@ -123,12 +123,17 @@ class SandboxTerminated(Event, kw_only=True, tag="tool.sandbox.terminated"):
 
 
 class CapabilityCalled(Event, kw_only=True, tag="tool.capability"):
-    """A capability call was served, refused or failed. `target`: a redacted word on what it was."""
+    """A capability call was served, refused or failed. `target`: a redacted word on what it was.
+
+    The first 200 calls of an invocation are an event each; those after it are told when it ends,
+    one event for each capability and status, with their `count` and the sums of the rest.
+    """
 
     name: str
     status: int
     bytes: int
     duration_ms: float
+    count: int = 1
     target: FreeText = ""
 
 

@@ -6,7 +6,9 @@ by the pipeline when the cell is gone.
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
+from toolcell.broker import InvocationBroker
 from toolcell.errors import (
     ArtifactRejected,
     CallCancelled,
@@ -15,6 +17,7 @@ from toolcell.errors import (
     PolicyDenied,
     QueueFull,
     ToolcellError,
+    ToolFault,
 )
 from toolcell.events import SandboxTerminated, SandboxViolation, ToolInvocation
 from toolcell.result import Incident, Metrics, Result
@@ -96,7 +99,7 @@ def result_of(run: Run, redactor: Redactor, key: SigningKey | None) -> Result:
         status=200 if error is None else error.status,
         output=run.output if error is None else None,
         error=error,
-        tool=run.context.tool,
+        tool=run.context.tool or _name_asked(run),
         version=run.context.version,
         method=run.call.method,
         metrics=metrics,
@@ -116,12 +119,10 @@ def result_of(run: Run, redactor: Redactor, key: SigningKey | None) -> Result:
         result.policy_digest = plan.policy_digest
         result.warnings = (*plan.warnings, *outcome.warnings)
     if broker is not None:
-        used = broker.usage
-        metrics.capability_calls = used.calls
-        metrics.network_requests = used.network_requests
-        metrics.bytes_read = used.bytes_read
-        metrics.bytes_written = used.bytes_written
-        result.log = tuple(broker.log_lines)
+        _add_broker(result, broker)
+    if outcome.usage.log_bytes_dropped:
+        dropped = f"{outcome.usage.log_bytes_dropped} bytes of stdout and stderr were dropped"
+        result.warnings += (f"{dropped}: over max_log_bytes or log_rate",)
     if error is not None:
         redactor.redact_error(error)
         error.tool, error.lane = result.tool, result.lane
@@ -130,6 +131,33 @@ def result_of(run: Run, redactor: Redactor, key: SigningKey | None) -> Result:
     if key is not None and error is None:
         result.attestation = _attest(result, run, key)
     return result
+
+
+def _name_asked(run: Run) -> str:
+    """What the caller called the tool that was not found."""
+    asked = run.call.tool
+    return (asked.name if isinstance(asked, Path) else asked)[:64]
+
+
+def _add_broker(result: Result, broker: InvocationBroker) -> None:
+    """What the call did through the broker; and where it failed of a refusal, the remedy for it.
+
+    The guest knows the status and the message only: which field of a policy would help is the
+    operator's business.
+    """
+    used, metrics, fault = broker.usage, result.metrics, broker.last_fault
+    metrics.capability_calls = used.calls
+    metrics.network_requests = used.network_requests
+    metrics.bytes_read = used.bytes_read
+    metrics.bytes_written = used.bytes_written
+    result.log = tuple(broker.log_lines)
+    if used.log_lines_dropped:
+        dropped = f"{used.log_lines_dropped} log lines were dropped"
+        result.warnings += (f"{dropped}: over max_log_bytes or log_rate",)
+    error = result.error
+    if isinstance(error, ToolFault) and fault is not None and fault.status == error.status:
+        error.remedy = error.remedy or fault.remedy
+        error.details = {**fault.details, **error.details}
 
 
 def _attest(result: Result, run: Run, key: SigningKey) -> str:

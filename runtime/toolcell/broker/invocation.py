@@ -4,8 +4,8 @@ Owns the order of the checks (known, granted, quota, size, parameters, deadline)
 the audit. What a capability does is in its own module; what outlives the call is in the services.
 Made by the runtime for each run, called by the lane, closed by the runtime.
 
-A refused call is told to the audit log like any other, up to a number: a guest that is refused in a
-loop must not fill the operator's disk. What was left out is counted and told when the run ends.
+Calls are told to the audit log one by one up to a number, and as sums after it: a guest that calls
+in a loop must not fill the operator's disk.
 """
 
 import time
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import msgspec
+from msgspec import Struct
 
 from toolcell.broker.call import BrokerUsage, Call, Meter, Refusal, payload_size, shown
 from toolcell.broker.interface import PARAMS, LogLine
@@ -22,15 +23,23 @@ from toolcell.events import CapabilityCalled, MonitorIncident, SandboxViolation
 from toolcell.policy.envelope import FILE_CAPABILITIES
 from toolcell.session import Session
 
-__all__ = ["MAX_REFUSALS_TOLD", "InvocationBroker"]
+__all__ = ["MAX_TOLD", "InvocationBroker"]
 
-MAX_REFUSALS_TOLD = 200
-"""Refused calls of one invocation that are each an event of their own."""
+MAX_TOLD = 200
+"""Calls of one invocation that are each an event of their own; the rest are told as sums."""
 
 _METERED_ON_THE_WIRE = "http.fetch"
 """Charged by its connection, byte by byte, redirects included; the others by their messages."""
 
 Serve = Callable[[Call, Any], Any]
+
+
+class _Sums(Struct):
+    """Calls that are not told one by one."""
+
+    count: int = 0
+    bytes: int = 0
+    duration_ms: float = 0.0
 
 
 class InvocationBroker:
@@ -43,10 +52,11 @@ class InvocationBroker:
         "_closed",
         "_interfaces",
         "_meters",
-        "_refusals_told",
         "_serve",
         "_services",
         "_session",
+        "_untold",
+        "last_fault",
         "usage",
     )
 
@@ -57,7 +67,8 @@ class InvocationBroker:
         self._interfaces: dict[str, Any] = {}
         self._meters: dict[str, Meter] = {}
         self._serve: dict[str, Serve] = {}
-        self._refusals_told = 0
+        self.last_fault: CapabilityFault | None = None
+        self._untold: dict[tuple[str, int], _Sums] = {}
         self.usage = BrokerUsage()
 
     # --- calling ---
@@ -222,23 +233,31 @@ class InvocationBroker:
         counts[name] = counts.get(name, 0) + 1
 
     def _tell(self, capability: str, call: Call | None, status: int, started_s: float) -> None:
+        size = 0 if call is None else call.size
+        duration_ms = (time.monotonic() - started_s) * 1000
         if status != 200:
             self.usage.refused += 1
-            self._refusals_told += 1
-            if self._refusals_told > MAX_REFUSALS_TOLD:
-                return
+        if self.usage.calls > MAX_TOLD:
+            name = capability if capability in PARAMS else "unknown"
+            sums = self._untold.setdefault((name, status), _Sums())
+            sums.count += 1
+            sums.bytes += size
+            sums.duration_ms += duration_ms
+            return
         self._session.emit(
             CapabilityCalled,
             name=capability if capability in PARAMS else shown(capability),
             status=status,
-            bytes=0 if call is None else call.size,
-            duration_ms=(time.monotonic() - started_s) * 1000,
+            bytes=size,
+            duration_ms=duration_ms,
             target="" if call is None else call.target,
         )
 
     def _tell_refusal(self, error: ToolcellError) -> None:
         """A call against the policy is a violation, a soft one: it was refused, the run goes on."""
-        if error.status != Status.NOT_GRANTED or self._refusals_told >= MAX_REFUSALS_TOLD:
+        if isinstance(error, CapabilityFault):
+            self.last_fault = error
+        if error.status != Status.NOT_GRANTED or self.usage.calls > MAX_TOLD:
             return
         self._session.emit(
             SandboxViolation,
@@ -267,14 +286,14 @@ class InvocationBroker:
                     type="broker.cleanup",
                     message=f"`{name}` of the broker was not freed: {type(error).__name__}",
                 )
-        left_out = self._refusals_told - MAX_REFUSALS_TOLD
-        if left_out > 0:
+        for (name, status), sums in self._untold.items():
             self._session.emit(
-                MonitorIncident,
-                severity="warning",
-                type="broker.refusals",
-                message=f"{left_out} more refused capability calls were not logged one by one",
-                details={"count": left_out, "told": MAX_REFUSALS_TOLD},
+                CapabilityCalled,
+                name=name,
+                status=status,
+                bytes=sums.bytes,
+                duration_ms=sums.duration_ms,
+                count=sums.count,
             )
 
 

@@ -132,8 +132,8 @@ class _Series:
         if name not in self.capabilities and len(self.capabilities) >= _MAX_KINDS:
             name = OTHER
         entry = self.capabilities.setdefault(name, {"calls": 0, "errors": 0, "bytes": 0})
-        entry["calls"] += 1
-        entry["errors"] += event.status >= _ERROR_STATUS
+        entry["calls"] += event.count
+        entry["errors"] += event.count * (event.status >= _ERROR_STATUS)
         entry["bytes"] += event.bytes
 
     def snapshot(self) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class PrometheusSink:
             self._cpu.labels(*tool).inc(max(0.0, event.cpu_ms / 1000))
             self._memory.labels(*tool).observe(event.memory_peak_bytes)
         elif isinstance(event, CapabilityCalled):
-            self._capabilities.labels(*tool, event.name, str(event.status)).inc()
+            self._capabilities.labels(*tool, event.name, str(event.status)).inc(event.count)
         elif isinstance(event, SandboxViolation):
             self._violations.labels(*tool, event.severity).inc()
         elif isinstance(event, MonitorIncident):

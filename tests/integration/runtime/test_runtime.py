@@ -346,6 +346,37 @@ def test_a_result_has_no_error_field_where_it_succeeded(lab):
     assert msgspec.json.decode(msgspec.json.encode(out)) == out
 
 
+def test_a_refused_capability_comes_with_the_operator_s_remedy(lab):
+    def careful_guest(_value, session):
+        try:
+            session.broker.call("kv.get", key="k")
+        except CapabilityFault as fault:
+            raise ToolFault(fault.message, status=fault.status) from None
+
+    result = lab({"go": careful_guest}).runtime.invoke("fake", "go")
+    assert result.status == 403
+    assert "allowed_host_apis" in result.error.remedy
+    assert result.error.details["capability"] == "kv.get"
+
+
+def test_dropped_log_lines_are_a_warning(installation):
+    def chatty(_value, session):
+        for _ in range(50):
+            session.broker.call("log.emit", level="info", message="again")
+
+    installation.publish(fake_archive(capabilities=("log.emit",)))
+    policy = PolicyEnvelope(allowed_host_apis=("log.emit",), log_rate=10)
+    lane = FakeLane({("fake", "go"): chatty})
+    with Runtime(installation.home.root, lanes={"wasi": lane}) as runtime:
+        result = runtime.invoke("fake", "go", policy=policy)
+    assert result.ok
+    assert any("log lines were dropped" in warning for warning in result.warnings)
+
+
+def test_a_tool_that_is_not_found_is_named_in_the_result(lab):
+    assert lab().runtime.invoke("nobody", "go").tool == "nobody"
+
+
 def test_a_success_is_attested_where_the_runtime_has_a_key(lab):
     key = SigningKey.generate()
     made = lab(result_key=key)

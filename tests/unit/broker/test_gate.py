@@ -9,7 +9,7 @@ from broker_runs import Run, envelope, rule_of, run_of
 
 from toolcell.broker import BrokerServices
 from toolcell.broker.interface import PARAMS
-from toolcell.broker.invocation import MAX_REFUSALS_TOLD
+from toolcell.broker.invocation import MAX_TOLD
 from toolcell.errors import CallCancelled, InternalError, LimitExceeded
 from toolcell.events import CapabilityCalled, MonitorIncident, SandboxViolation
 from toolcell.policy.envelope import CAPABILITIES, CapabilityPolicy, KvPolicy, PolicyEnvelope
@@ -260,11 +260,22 @@ def test_guest_that_is_refused_in_a_loop_does_not_fill_the_log(services: BrokerS
         run.refused("http.fetch", url="http://x/")
     run.broker.close()
 
-    assert len(run.told.of(CapabilityCalled)) == MAX_REFUSALS_TOLD
-    assert len(run.told.of(SandboxViolation)) == MAX_REFUSALS_TOLD
-    (incident,) = run.told.of(MonitorIncident)
-    assert incident.details["count"] == 5000 - MAX_REFUSALS_TOLD
+    *each, rest = run.told.of(CapabilityCalled)
+    assert len(each) == len(run.told.of(SandboxViolation)) == MAX_TOLD
+    assert (rest.name, rest.status, rest.count) == ("http.fetch", 403, 5000 - MAX_TOLD)
     assert run.broker.usage.refused == 5000, "all of them are counted"
+
+
+def test_guest_that_calls_in_a_loop_does_not_fill_the_log(services: BrokerServices) -> None:
+    run = Run(envelope(), services)
+    for _ in range(900):
+        run.broker.call("kv.set", key="k", value="four")
+    run.broker.close()
+
+    *each, rest = run.told.of(CapabilityCalled)
+    assert len(each) == MAX_TOLD
+    assert (rest.name, rest.status, rest.count) == ("kv.set", 200, 900 - MAX_TOLD)
+    assert rest.bytes == (900 - MAX_TOLD) * each[0].bytes
 
 
 def test_bug_of_ours_is_told_as_ours_without_its_text(

@@ -28,7 +28,14 @@ APPROVALS = [
     for who in ("Ada", "Grace")
 ]
 DOMAINS = ["*.example.org", "example.org", "api.example.org", "*.api.example.org", "*.org"]
-BLOCKS = ["10.0.0.0/8", "10.1.0.0/16", "127.0.0.1/32", "::1/128"]
+BLOCKS = [
+    "10.0.0.0/8",
+    "10.1.0.0/16",
+    "127.0.0.1/32",
+    "::1/128",
+    "169.254.0.0/16",
+    "169.254.169.254",
+]
 
 
 def some(values, most=4):

@@ -70,6 +70,7 @@ def test_a_call_is_a_span_with_its_events(collected):
         "toolcell.status": 200,
         "toolcell.bytes": 12,
         "toolcell.duration_ms": 0.25,
+        "toolcell.count": 1,
         "toolcell.target": "notes/a",
     }
     assert span.status.status_code is StatusCode.UNSET
