@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
+    "METADATA_ADDRESSES",
     "common_domains",
     "common_networks",
     "normal_domain",
@@ -26,6 +27,24 @@ _BLOCK = re.compile(r"[0-9a-fA-F.:]+(/[0-9]{1,3})?")
 _MAX_NAME = 253  # RFC 1035 section 2.3.4, without the root's trailing dot
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+METADATA_ADDRESSES = frozenset(
+    {
+        "169.254.169.254",  # AWS, GCP, Azure, OpenStack, DigitalOcean, Oracle
+        "169.254.170.2",  # AWS ECS task credentials
+        "169.254.170.23",  # AWS EKS pod identity
+        "fd00:ec2::254",  # AWS over IPv6
+        "fd00:ec2::23",  # AWS EKS pod identity over IPv6
+        "fd20:ce::254",  # GCP over IPv6
+        "100.100.100.200",  # Alibaba
+        "168.63.129.16",  # Azure's host agent, inside the public range
+        "192.0.0.192",  # Oracle, older shapes
+    }
+)
+"""Services that hand out a machine's credentials. A wider block does not stand for them: only a
+block of that one address does."""
+
+_METADATA = frozenset(ipaddress.ip_network(address) for address in METADATA_ADDRESSES)
 
 
 def normal_domain(pattern: str) -> str:
@@ -122,11 +141,15 @@ def _joined(networks: Iterable[_Network]) -> tuple[str, ...]:
 
 
 def common_networks(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """The addresses in both lists, as CIDR blocks."""
+    """The addresses in both lists, as CIDR blocks.
+
+    A metadata service is one where both lists name it: else a mask that narrows `169.254.0.0/16`
+    to that one address would grant what the block does not.
+    """
     ours, theirs = [_network(block) for block in one], [_network(block) for block in other]
-    both = [a for a in ours if any(_inside(a, b) for b in theirs)]
-    both += [b for b in theirs if any(_inside(b, a) for a in ours)]
-    return _joined(both)
+    both = {a for a in ours if any(_inside(a, b) for b in theirs)}
+    both |= {b for b in theirs if any(_inside(b, a) for a in ours)}
+    return _joined(both - (_METADATA - (set(ours) & set(theirs))))
 
 
 def _inside(inner: _Network, outer: _Network) -> bool:

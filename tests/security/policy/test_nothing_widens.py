@@ -3,12 +3,18 @@
 import msgspec
 import pytest
 
+from toolcell.broker.http.addresses import AddressRules
 from toolcell.errors import ConfigError, PolicyDenied
 from toolcell.policy import compose
 from toolcell.policy.book import PolicyBook, _mask_key
 from toolcell.policy.compose import Grant, Mask, within
 from toolcell.policy.document import parse_mask
-from toolcell.policy.envelope import CAPABILITIES, PolicyEnvelope
+from toolcell.policy.envelope import (
+    CAPABILITIES,
+    CapabilityPolicies,
+    HttpPolicy,
+    PolicyEnvelope,
+)
 from toolcell.policy.fields import FIELDS, assemble, flatten
 
 DIGEST = "sha256:" + "0" * 64
@@ -57,6 +63,43 @@ def test_a_mask_that_asks_for_more_gets_no_more(path, manifest):
 
     override = assemble({**flatten(TIGHT), **parse_mask(widening(path), "m").values})
     assert not within(override, TIGHT), "the attack must be one"
+
+
+@pytest.mark.parametrize(
+    ("granted", "address"),
+    [
+        ("169.254.0.0/16", "169.254.169.254"),
+        ("168.0.0.0/8", "168.63.129.16"),
+        ("0.0.0.0/0", "100.100.100.200"),
+        ("fd00::/8", "fd00:ec2::254"),
+    ],
+)
+def test_a_mask_can_not_turn_a_block_into_a_grant_of_the_metadata_service(
+    manifest, granted, address
+):
+    """A block does not stand for the metadata service, the address by itself does. So a block
+    that is narrowed to the address must not leave it.
+    """
+    http = HttpPolicy(addresses=(granted,))
+    grant = PolicyEnvelope(capabilities=CapabilityPolicies(http=http))
+    assert AddressRules(http.addresses).refusal(address) == "metadata"
+    mask = {"capabilities": {"http": {"addresses": [address]}}}
+    masked = PolicyBook().ruling(manifest, DIGEST, grant, [mask]).envelope
+    assert AddressRules(masked.capabilities.http.addresses).refusal(address) == "metadata"
+    assert within(masked, grant)
+
+    assert AddressRules((address,)).refusal(address) == "", "the mask alone would be a grant"
+    both = (
+        PolicyBook()
+        .ruling(
+            manifest,
+            DIGEST,
+            assemble(flatten(masked) | {"capabilities.http.addresses": (address,)}),
+            [mask],
+        )
+        .envelope
+    )
+    assert AddressRules(both.capabilities.http.addresses).refusal(address) == ""
 
 
 def test_a_mask_can_not_approve(manifest):

@@ -116,7 +116,8 @@ def no_wider(path: str, inner, outer) -> bool:
         return all(matches(host, outer) for host in HOSTS if matches(host, inner))
     if name == "addresses":
         blocks = [ipaddress.ip_network(each) for each in outer]
-        return all(
+        metadata = {"169.254.169.254/32"}  # granted by its own address only
+        return metadata & set(inner) <= set(outer) and all(
             any(mine.version == own.version and mine.subnet_of(own) for own in blocks)
             for mine in map(ipaddress.ip_network, inner)
         )

@@ -14,22 +14,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Protocol
 
+from toolcell.policy.hosts import METADATA_ADDRESSES
+
 __all__ = ["AddressRules", "Rules", "rules_for"]
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-_METADATA = {
-    "169.254.169.254",  # AWS, GCP, Azure, OpenStack, DigitalOcean, Oracle
-    "169.254.170.2",  # AWS ECS task credentials
-    "169.254.170.23",  # AWS EKS pod identity
-    "fd00:ec2::254",  # AWS over IPv6
-    "fd00:ec2::23",  # AWS EKS pod identity over IPv6
-    "fd20:ce::254",  # GCP over IPv6
-    "100.100.100.200",  # Alibaba
-    "168.63.129.16",  # Azure's host agent, inside the public range
-    "192.0.0.192",  # Oracle, older shapes
-}
-"""Services that hand out a machine's credentials. A grant must name that address."""
 
 _REFUSED = (
     ("this-network", "0.0.0.0/8"),
@@ -98,7 +87,7 @@ class AddressRules:
             return "malformed"
         if getattr(ip, "scope_id", None) is not None:
             return "zone"
-        if str(ip) in _METADATA:
+        if str(ip) in METADATA_ADDRESSES:  # a grant must name that very address
             return "" if ipaddress.ip_network(ip) in self._granted else "metadata"
         if any(_holds(network, ip) for network in self._granted):
             mapped = getattr(ip, "ipv4_mapped", None)  # the kernel dials the IPv4 address inside
