@@ -7,12 +7,14 @@ Must never decide what an answer is (`answers.py`) or when a call is made (`supe
 import ctypes
 import os
 import platform
+import signal
 import struct
 from dataclasses import dataclass
 
 SETUP_FAILED = 125
 """Exit status of the supervisor where the surroundings could not be fixed."""
 
+PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_FILTER_FLAG_NEW_LISTENER = 1 << 3
@@ -105,6 +107,15 @@ def _checked(value: int, what: str) -> int:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
     return value
+
+
+def die_with_parent() -> None:
+    """Ends this process, and what it execs, as soon as the thread that started it is gone.
+
+    A builder that is killed can end nothing any more, and a module that waits where it is
+    imported, under a clock that stands still, would wait for ever.
+    """
+    _checked(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl(PDEATHSIG)")
 
 
 def ask_to_be_traced() -> None:

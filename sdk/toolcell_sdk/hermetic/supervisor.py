@@ -19,6 +19,7 @@ from toolcell_sdk.hermetic.answers import Answers
 
 def _child(machine: kernel.Machine, channel: socket.socket, argv: list[str]) -> None:
     try:
+        kernel.die_with_parent()
         kernel.ask_to_be_traced()
         listener = kernel.install_listener(machine)
         socket.send_fds(channel, [b"L"], [listener])
@@ -57,6 +58,7 @@ def run(argv: list[str], root: str) -> int:
     if machine is None:
         os.write(2, b"hermetic set-up failed: not 64-bit Linux on x86-64 or AArch64\n")
         return kernel.SETUP_FAILED
+    kernel.die_with_parent()
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
