@@ -53,6 +53,9 @@ class FakeLane:
         """What the test said."""
         return self._probe
 
+    def screen(self, artifact: Artifact, envelope: PolicyEnvelope) -> None:
+        """Lets everything through: a fake has no imports."""
+
     def prepare(self, artifact: Artifact) -> "FakePrepared":
         """Nothing to prepare; counts in `prepared`."""
         self.prepared += 1

@@ -121,6 +121,12 @@ class Lane(Protocol):
     def probe(self) -> Probe:
         """Tries each mechanism for real. Bounded in time; cached by the runtime."""
 
+    def screen(self, artifact: Artifact, envelope: PolicyEnvelope) -> None:
+        """Refuses ahead of preparing, and cheaply, what :meth:`Prepared.admit` is bound to refuse.
+
+        So that a call which is not granted costs no compilation. It may let anything through.
+        """
+
     def prepare(self, artifact: Artifact) -> Prepared:
         """Makes `artifact` ready; the runtime keeps it. Raises :class:`ArtifactRejected`."""
 

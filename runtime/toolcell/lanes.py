@@ -14,6 +14,7 @@ from typing import Any, Self
 from toolcell.errors import ConfigError, InternalError, LaneUnavailable, ToolcellError
 from toolcell.home import Home
 from toolcell.lane import Artifact, Lane, LaneHome, Prepared, Probe, WarnHook
+from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.session import CancelToken
 
 __all__ = ["ENTRY_POINTS", "LaneSet", "discover"]
@@ -138,10 +139,13 @@ class LaneSet:
         self,
         name: str,
         artifact: Artifact,
+        envelope: PolicyEnvelope,
         cancel: CancelToken,
         patience_s: float | None = None,
     ) -> Lease:
         """`artifact` prepared in lane `name`, kept open until the lease is given back.
+
+        What `envelope` is bound to be refused for is refused before anything is prepared.
 
         Preparing takes seconds the first time. It goes on in a thread of its own when the caller
         is cancelled, interrupted, or has waited for `patience_s` (None: as long as it takes;
@@ -162,6 +166,7 @@ class LaneSet:
         try:
             prepared = slot.prepared
             if prepared is None:
+                lane.screen(artifact, envelope)
                 prepared = _await(self._making(slot, lane, artifact), cancel, patience_s)
             return Lease(self, slot, prepared)
         except BaseException:

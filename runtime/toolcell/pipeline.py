@@ -77,7 +77,7 @@ class Pipeline:
         """Does what the first run of `call` would do before it: verify, plan, compile, admit."""
         tool = self._planner.resolve(call.tool, call.version, call.scope)
         plan = self._plan(tool, call)
-        with self._lanes.lease(plan.lane, tool.artifact, call.cancel) as lease:
+        with self._lanes.lease(plan.lane, tool.artifact, plan.envelope, call.cancel) as lease:
             _admit(lease, plan)
 
     def _plan(self, tool: Tool, call: Call) -> Plan:
@@ -122,7 +122,9 @@ class Pipeline:
         call = run.call
         left_s = None if call.timeout_ms is None else max(0.0, run.left_ms() / 1000)
         try:
-            return self._lanes.lease(plan.lane, plan.tool.artifact, call.cancel, left_s)
+            return self._lanes.lease(
+                plan.lane, plan.tool.artifact, plan.envelope, call.cancel, left_s
+            )
         except TimeoutError:
             raise LimitExceeded(
                 "timeout_ms",

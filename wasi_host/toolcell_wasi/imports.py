@@ -6,7 +6,7 @@ and by type, never by what a component says of itself.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -75,6 +75,27 @@ def check_grant(interfaces: Mapping[str, tuple[str, ...]], envelope: PolicyEnvel
             )
 
 
+def named_interfaces(names: Iterable[str], manifest: Manifest) -> dict[str, tuple[str, ...]]:
+    """Of the imports `names`, the capability interfaces, with what the manifest requests of each.
+
+    For :func:`check_grant` ahead of compiling; one that the manifest does not request is left out,
+    :func:`resolve_imports` refuses it.
+    """
+    found = {}
+    for name in names:
+        interface = name.partition("@")[0].removeprefix(f"{capabilities.PACKAGE}/")
+        requested = _requested(interface, manifest)
+        if requested:
+            found[name] = requested
+    return found
+
+
+def _requested(interface: str, manifest: Manifest) -> tuple[str, ...]:
+    """The capabilities of `interface` that the manifest requests."""
+    served = {each.name for each in capabilities.INTERFACES.get(interface, {}).values()}
+    return tuple(name for name in manifest.capabilities if name in served)
+
+
 def _switch_for(capability: str) -> str:
     if capability == "http.fetch":
         return " and set allow_network_egress"
@@ -96,10 +117,9 @@ def _capability_functions(
     known = capabilities.INTERFACES.get(interface)
     if known is None:
         _reject_import(name)
-    served_names = {capability.name for capability in known.values()}
-    names = tuple(name for name in manifest.capabilities if name in served_names)
+    names = _requested(interface, manifest)
     if not names:
-        listed = ", ".join(sorted(served_names))
+        listed = ", ".join(sorted(capability.name for capability in known.values()))
         raise ArtifactRejected(
             f"the component imports `{name}`, and its manifest requests none of {listed}",
             remedy="build the artifact again: the manifest must name what the component imports",

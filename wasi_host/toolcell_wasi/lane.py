@@ -13,10 +13,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from toolcell.artifact.component import component_imports
 from toolcell.artifact.manifest import Manifest
 from toolcell.artifact.shown import shown
 from toolcell.errors import ArtifactRejected, ConfigError, InternalError, LaneUnavailable
 from toolcell.lane import Artifact, LaneHome, Probe
+from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.session import CancelToken
 from toolcell_wasi.aot.cache import CompiledCache
 from toolcell_wasi.aot.compiler import CompileLimits, Compiler
@@ -24,7 +26,7 @@ from toolcell_wasi.engine import Component, Engine, EngineConfig, EngineFailure,
 from toolcell_wasi.engine.component import COMPONENT_PREAMBLE, ExportIndex
 from toolcell_wasi.engine.wit import STRING, Result, signature
 from toolcell_wasi.host.capabilities import FAULT, PACKAGE, PACKAGE_VERSION
-from toolcell_wasi.imports import resolve_imports
+from toolcell_wasi.imports import check_grant, named_interfaces, resolve_imports
 from toolcell_wasi.prepared import INVOKE_PARAMS, PreparedComponent
 from toolcell_wasi.probe import probe_engine
 from toolcell_wasi.ticker import Ticker
@@ -96,6 +98,12 @@ class WasiLane:
             )
         return probe_engine(engine, ticker)
 
+    def screen(self, artifact: Artifact, envelope: PolicyEnvelope) -> None:
+        """Refuses an import that is not granted, by the names in the binary alone."""
+        manifest = artifact.manifest
+        names = component_imports(artifact.read(manifest.entry_point))
+        check_grant(named_interfaces(names or (), manifest), envelope)
+
     def prepare(self, artifact: Artifact) -> PreparedComponent:
         """Compiles or loads the artifact's component, checks its imports and links it."""
         engine, ticker = self._started()
@@ -109,9 +117,9 @@ class WasiLane:
             )
         # Counts as a run: closing the lane waits for it instead of freeing the engine under it.
         with ticker.running(CancelToken()):
-            component = self._load(engine, wasm)
+            component, warnings = self._load(engine, wasm)
             try:
-                prepared = self._link(component, manifest, ticker)
+                prepared = self._link(component, manifest, ticker, warnings)
             except BaseException:
                 component.close()
                 raise
@@ -119,7 +127,9 @@ class WasiLane:
                 self._open.add(prepared)
         return prepared
 
-    def _link(self, component: Component, manifest: Manifest, ticker: Ticker) -> PreparedComponent:
+    def _link(
+        self, component: Component, manifest: Manifest, ticker: Ticker, warnings: tuple[str, ...]
+    ) -> PreparedComponent:
         try:
             return PreparedComponent(
                 component=component,
@@ -127,6 +137,7 @@ class WasiLane:
                 imports=resolve_imports(component.imports(), manifest),
                 manifest=manifest,
                 ticker=ticker,
+                warnings=warnings,
                 on_close=self._forget,
             )
         except EngineFailure as error:
@@ -134,8 +145,11 @@ class WasiLane:
                 f"the component can't be linked: {shown(error.message)}"
             ) from None
 
-    def _load(self, engine: Engine, wasm: bytes) -> Component:
-        """From the cache where an entry can be believed, else compiled and kept."""
+    def _load(self, engine: Engine, wasm: bytes) -> tuple[Component, tuple[str, ...]]:
+        """From the cache where an entry can be believed, else compiled and kept.
+
+        With what the callers should be warned of: code that can't be kept is made again and again.
+        """
         if self._cache is None or self._compiler is None:
             raise InternalError("the wasi lane was not configured")
         name = self._cache.name_of(wasm, self._fingerprint)
@@ -143,7 +157,7 @@ class WasiLane:
         if code is not None:
             with code:
                 try:
-                    return engine.load(code.path)
+                    return engine.load(code.path), ()
                 except EngineFailure as error:
                     # Authentic, but of another build of wasmtime or another CPU.
                     self._cache.reject(name, error.message)
@@ -156,8 +170,8 @@ class WasiLane:
                     remedy="build it with one memory and smaller tables",
                     status=413,
                 ) from None
-            self._cache.store(name, compiled)
-            return component
+            failure = self._cache.store(name, compiled)
+            return component, (failure,) if failure else ()
 
     def _started(self) -> tuple[Engine, Ticker]:
         with self._lock:

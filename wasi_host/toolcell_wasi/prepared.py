@@ -40,6 +40,7 @@ class PreparedComponent:
         imports: ResolvedImports,
         manifest: Manifest,
         ticker: Ticker,
+        warnings: tuple[str, ...] = (),
         on_close: Callable[["PreparedComponent"], None],
     ) -> None:
         self._component = component
@@ -47,6 +48,7 @@ class PreparedComponent:
         self._interfaces = imports.interfaces
         self._manifest = manifest
         self._ticker = ticker
+        self._warnings = warnings
         self._on_close = on_close
         self._linker: Linker | None = Linker(component, imports.definitions, imports.resource_kinds)
 
@@ -68,7 +70,7 @@ class PreparedComponent:
     def invoke(self, request: Request, session: Session) -> Outcome:
         """Runs `request` in a fresh cell."""
         cell = Cell(session, self._component.engine.config.max_wasm_stack_bytes)
-        outcome = Outcome(usage=cell.usage)
+        outcome = Outcome(usage=cell.usage, warnings=self._warnings)
         try:
             session.check()
             self._run(request, cell, outcome)

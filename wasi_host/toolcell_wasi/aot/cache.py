@@ -68,12 +68,15 @@ class CompiledCache:
             os.utime(self._path(name))  # what was used last goes last
         return SealedFile.of("toolcell-compiled", code)
 
-    def store(self, name: str, code: SealedFile) -> None:
-        """Keeps `code` as entry `name`. A full disk costs the entry, not the call."""
+    def store(self, name: str, code: SealedFile) -> str:
+        """Keeps `code` as entry `name`. A full disk costs the entry, not the call.
+
+        Returns the empty string, or what to warn of: each new process will compile again.
+        """
         aside = self._folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
         data = code.read(MAX_COMPILED_BYTES)
         if len(data) + HEADER_BYTES > self._max_bytes:
-            return
+            return _not_kept(f"it has {len(data)} bytes, cache_mb allows {self._max_bytes}")
         try:
             self._prune(room_for=len(data) + HEADER_BYTES)
             fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -86,8 +89,10 @@ class CompiledCache:
             aside.rename(self._path(name))
         except OSError as error:
             self._tell("wasi.cache.not_written", f"entry {name[:12]} not kept: {error.strerror}")
+            return _not_kept(error.strerror or "the disk failed")
         finally:
             aside.unlink(missing_ok=True)
+        return ""
 
     def reject(self, name: str, why: str) -> None:
         """Throws entry `name` away and says so."""
@@ -141,3 +146,7 @@ class CompiledCache:
     def _tell(self, kind: str, message: str) -> None:
         if self._warn is not None:
             self._warn(kind, message)
+
+
+def _not_kept(why: str) -> str:
+    return f"the compiled tool could not be kept ({why}); each new process compiles it again"
