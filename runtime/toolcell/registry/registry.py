@@ -16,11 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
+import msgspec
 from msgspec import Struct, structs
 
+from toolcell.artifact.manifest import ClassName
 from toolcell.artifact.open import VerifiedArtifact, open_artifact, read_artifact_file
 from toolcell.artifact.schema import MethodSchemas
-from toolcell.errors import ArtifactRejected, ToolNotFound
+from toolcell.errors import ArtifactRejected, ConfigError, ToolNotFound
 from toolcell.home import Home
 from toolcell.registry.blobs import BlobStore
 from toolcell.registry.index import Index, MembershipRow, VersionRow
@@ -139,7 +141,8 @@ class Registry:
                 if error.details.get("reason") != "not_a_file" or not tries_left:
                     raise
         tool = self._index.tool(name)
-        resolution = Resolution(artifact, scope, tool.policy if tool else None)
+        bound = _class_name(tool.policy) if tool else None
+        resolution = Resolution(artifact, scope, bound)
         return _Remembered(resolution, membership, keys, stamp, trust, scopes)
 
     def _membership(
@@ -221,7 +224,7 @@ class Registry:
             archive=archive,
             scope=scope,
             keys=self.scopes.for_publishing(scope),
-            policy=policy,
+            policy=_class_name(policy),
             transfer=transfer,
         )
         return publish(request, self._index, self._blobs)
@@ -253,7 +256,7 @@ class Registry:
                 raise ToolNotFound(
                     f"no tool {name[:64]!a} is published", remedy="see `toolcell list`"
                 )
-            change.put_tool(structs.replace(row, policy=policy))
+            change.put_tool(structs.replace(row, policy=_class_name(policy)))
 
     # --- look -------------------------------------------------------------------------------
 
@@ -275,6 +278,19 @@ class Registry:
     def sweep(self) -> int:
         """Removes what killed publishers left; returns how many files. Publishing does it too."""
         return self._blobs.sweep(self._index.blobs)
+
+
+def _class_name(policy: str | None) -> str | None:
+    """`policy`, a class that is bound to a tool. Never a file: whoever can write to the index could
+    name one of their own, which grants whatever they like.
+    """
+    try:
+        return msgspec.convert(policy, ClassName | None)
+    except msgspec.ValidationError:
+        raise ConfigError(
+            f"{str(policy)[:64]!a} can't be bound to a tool: it is not the name of a policy class",
+            remedy="bind a class of the home's policies, with `toolcell publish --policy CLASS`",
+        ) from None
 
 
 def _descending(version: str) -> tuple[int, ...]:

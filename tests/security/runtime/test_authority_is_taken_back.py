@@ -6,6 +6,7 @@ Each change is made by another registry or store than the runtime's own, as anot
 import pytest
 from artifact_maker import KEY, OTHER_ID, registry_of, signed, trusting_home
 
+from toolcell.errors import ConfigError
 from toolcell.fake_lane import FakeLane
 from toolcell.runtime import Runtime
 from toolcell.trust.edit import add_key, remove_key, revoke_key
@@ -75,6 +76,25 @@ def test_a_policy_that_was_bound_anew_counts_for_the_next_call(home, runtime):
     with registry_of(home) as registry:
         registry.bind_policy("echo", "compute")
     assert say(runtime).policy_digest != before
+
+
+def test_a_policy_file_that_somebody_wrote_into_the_index_is_not_taken(home, runtime, tmp_path):
+    """A class that is bound there is one of the operator's; a file could be anybody's."""
+    evil = tmp_path / "evil.toml"
+    evil.write_text("memory_mb = 4096\n")
+    assert say(runtime, policy=evil).ok, "the file would do, were it taken"
+    with registry_of(home) as registry, registry._index.change() as change:
+        change._connection.execute("UPDATE tool SET policy = ?", (str(evil),))
+    assert "not the name of a policy class" in say(runtime).error.message
+
+
+@pytest.mark.parametrize("policy", ["./evil.toml", "evil.toml", "compute#x", "Compute", "a\n", ""])
+def test_only_a_class_can_be_bound(home, policy):
+    with registry_of(home) as registry:
+        with pytest.raises(ConfigError, match="can't be bound"):
+            registry.bind_policy("echo", policy)
+        with pytest.raises(ConfigError, match="can't be bound"):
+            registry.publish(signed(version="1.1.0"), policy=policy)
 
 
 def test_a_trust_store_that_others_may_write_stops_every_call(home, runtime):
