@@ -103,7 +103,10 @@ def run_command(
             }
             # The first use of an artifact compiles it, which takes seconds. What goes wrong in it
             # goes wrong again in the call, whose result tells of it.
-            with _said_if_slow(f"preparing {name}, once per artifact …"), suppress(ToolcellError):
+            with (
+                _said_if_slow(f"preparing {escape_control(name)}, once per artifact …"),
+                suppress(ToolcellError),
+            ):
                 runtime.prepare(what, **options)
             result = runtime.invoke_json(what, method, raw, **options)
     except ToolcellError as error:  # the installation is wrong: there was no call
@@ -206,10 +209,9 @@ def _show(result: Result) -> None:
     else:
         click.echo(_harmless(json.dumps(result.output, ensure_ascii=False, indent=2)))
     metrics = result.metrics
-    click.echo(
-        f"{result.tool or '?'} {result.version} {escape_control(result.method)}: "
-        f"status {result.status}, lane {result.lane or 'none'}, {result.duration_ms:.1f} ms, "
-        f"cpu {metrics.cpu_ms:.1f} ms, "
-        f"peak {metrics.memory_peak_mb:.1f} MiB",
-        err=True,
+    summary = (
+        f"{result.tool or '?'} {result.version} {result.method}: status {result.status}, "
+        f"lane {result.lane or 'none'}, {result.duration_ms:.1f} ms, cpu {metrics.cpu_ms:.1f} ms, "
+        f"peak {metrics.memory_peak_mb:.1f} MiB"
     )
+    click.echo(escape_control(summary), err=True)
