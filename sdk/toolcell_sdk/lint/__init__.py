@@ -6,10 +6,12 @@ Called by `toolcell lint` and by every build.
 """
 
 import ast
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from toolcell_sdk.lint.checker import Checker
 from toolcell_sdk.lint.finding import Finding, LintError
+from toolcell_sdk.module_names import name_problem
 from toolcell_sdk.project import PROJECT_FILE, Project, load_project
 from toolcell_sdk.sources import author_files
 
@@ -27,7 +29,9 @@ def lint_project(project: Project) -> list[Finding]:
     """The findings for a project that was read already."""
     findings: set[Finding] = set()
     used: set[str] = set()
-    for file in author_files(project):
+    files = author_files(project)
+    findings.update(_names(project, files))
+    for file in files:
         if file.suffix != ".py":
             continue
         name = str(file.relative_to(project.folder))
@@ -55,3 +59,16 @@ def lint_project(project: Project) -> list[Finding]:
         remedy = "take it out of `capabilities`: an operator has to grant it"
         findings.add(Finding(PROJECT_FILE, 1, 1, "capability", message, remedy, "warning"))
     return sorted(findings)
+
+
+def _names(project: Project, files: Iterable[Path]) -> Iterator[Finding]:
+    """Modules and packages in whose place something else in a component is imported."""
+    for file in files:
+        path = str(file.relative_to(project.folder))
+        module = path.partition("/")[0].removesuffix(".py")
+        problem = name_problem(module)
+        if problem and path in {f"{module}.py", f"{module}/__init__.py"}:
+            remedy = f"rename it, to `tool_{module}` for example"
+            if module == project.module:
+                remedy += ", and write that as `module` in tool.toml"
+            yield Finding(path, 1, 1, "module-name", f"`{module}` {problem}", remedy)

@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 
 from toolcell_sdk.errors import ProjectError
+from toolcell_sdk.module_names import safe_module_name
 
 __all__ = ["TEMPLATES", "new"]
 
@@ -26,7 +27,8 @@ _MAX_NAME_CHARACTERS = 64
 def new(path: Path | str, *, template: str = "python", name: str = "") -> list[Path]:
     """Makes the folder `path` with a tool that builds and passes its tests. Returns its files.
 
-    `name` defaults to the folder's. The tool gets a random id of its own. Raises
+    `name` defaults to the folder's; the module is named after it, `tool_` before it where Python or
+    the test kit has the name already. The tool gets a random id of its own. Raises
     :class:`ProjectError` for a name that a manifest can't hold, or a folder that is there already.
     """
     folder = Path(path)
@@ -40,7 +42,7 @@ def new(path: Path | str, *, template: str = "python", name: str = "") -> list[P
         raise ProjectError(f"no template `{template}`; known: {', '.join(TEMPLATES)}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ProjectError(f"{folder}: is there already; `toolcell new` makes a new folder")
-    values = {"name": name, "module": name.replace("-", "_"), "id": str(uuid.uuid4())}
+    values = {"name": name, "module": safe_module_name(name), "id": str(uuid.uuid4())}
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Beside the target and renamed at the end: half a tool is never seen.
     making = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))

@@ -173,6 +173,33 @@ def test_a_module_that_can_not_be_read_is_a_finding_and_no_crash(tool_folder):
     assert [one.rule for one in lint(folder)] == ["size"]
 
 
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("json", "a module of Python's own"),
+        ("compression", "a module of Python's own"),
+        ("class", "a keyword of Python"),
+        ("wit_world", "every build brings along"),
+    ],
+)
+def test_a_module_that_something_else_is_imported_in_the_place_of(tool_folder, module, words):
+    folder = tool_folder(module=module)
+    (folder / f"{module}.py").write_text("")
+    (one,) = lint(folder)
+    assert (one.path, one.rule) == (f"{module}.py", "module-name")
+    assert words in one.message
+    assert f"rename it, to `tool_{module}` for example, and write that as `module`" in one.remedy
+
+
+def test_a_helper_is_judged_by_its_name_and_what_lies_in_a_package_is_not(tool_folder):
+    folder = tool_folder("import package.json, email")
+    for package in ("package", "email"):
+        (folder / package).mkdir()
+        (folder / package / "__init__.py").write_text("")
+        (folder / package / "json.py").write_text("")
+    assert [(one.path, one.rule) for one in lint(folder)] == [("email/__init__.py", "module-name")]
+
+
 def test_the_error_of_a_build_lists_every_finding(tool_folder):
     error = LintError(lint(tool_folder("eval('1')\nimport socket\n")))
     assert [finding.line for finding in error.findings] == [1, 2]

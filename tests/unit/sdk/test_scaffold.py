@@ -38,6 +38,27 @@ def test_the_name_can_differ_from_the_folder(tmp_path):
     assert load_project(tmp_path / "Folder").name == "tool"
 
 
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("json", "tool_json"),
+        ("class", "tool_class"),
+        ("annotationlib", "tool_annotationlib"),
+        ("toolcell-sdk", "tool_toolcell_sdk"),
+        ("test-data", "tool_test_data"),
+        ("conftest", "tool_conftest"),
+        ("match", "match"),
+    ],
+)
+def test_a_module_is_never_named_like_one_that_is_there_already(tmp_path, name, module):
+    new(tmp_path / name)
+    project = load_project(tmp_path / name)
+    assert (project.name, project.module) == (name, module)
+    assert lint(project.folder) == []
+    with ToolTest(project.folder) as tool:
+        assert tool.call("greet", name="Ada") == "Hello, Ada!"
+
+
 @pytest.mark.parametrize("name", ["Upper", "a b", "a_b", "-a", "a" * 65, "class.", "$(x)"])
 def test_a_name_that_can_be_no_tools_is_refused(tmp_path, name):
     with pytest.raises(ProjectError, match="can't be a tool's name"):
