@@ -22,11 +22,20 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from toolcell.errors import ConfigError
 
-__all__ = ["HOME_VARIABLE", "Home", "owner_only_key"]
+__all__ = [
+    "HOME_VARIABLE",
+    "Home",
+    "ensure_private_dir",
+    "given_key",
+    "link_new",
+    "owner_only_key",
+    "writing",
+]
 
 HOME_VARIABLE = "TOOLCELL_HOME"
 
@@ -80,11 +89,35 @@ def ensure_private_dir(path: Path) -> None:
         ) from None
     if not stat.S_ISDIR(info.st_mode):
         raise ConfigError(f"{path} is not a folder", remedy=f"set ${HOME_VARIABLE} to a folder")
-    if info.st_uid != os.geteuid() or info.st_mode & 0o022:
+    if info.st_uid != os.geteuid():
         raise ConfigError(
-            f"{path} belongs to another user, or others may write to it (mode {info.st_mode:o})",
-            remedy=f"chown it to yourself and chmod 700 {path}",
+            f"{path} belongs to another user (uid {info.st_uid})",
+            remedy=f"use a folder of your own: ${HOME_VARIABLE} or --home names the home",
         )
+    if info.st_mode & 0o022:
+        raise ConfigError(
+            f"others may write to {path} (mode {stat.S_IMODE(info.st_mode):04o})",
+            remedy=f"chmod 700 {path}, after a look at what is in it",
+        )
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Makes an `OSError` of the block a :class:`ConfigError` that names `path`.
+
+    The kernel's own names no file where a write fails: "No space left on device", and that is all.
+    `FileExistsError` passes: it is an answer.
+    """
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"{path} can't be written: {error.strerror or error}",
+            remedy="make room on its disk, or check the rights of its folder; "
+            "what was there before is unchanged",
+        ) from error
 
 
 def owner_only_key(path: Path, size: int = 32) -> bytes:
@@ -95,33 +128,48 @@ def owner_only_key(path: Path, size: int = 32) -> bytes:
     """
     ensure_private_dir(path.parent)
     if not path.exists():
-        aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(size))
-                file.flush()
-                os.fsync(file.fileno())
-            with contextlib.suppress(FileExistsError):
-                os.link(aside, path)
-        finally:
-            aside.unlink()
-    return _read_owner_only(path, size)
+        with writing(path), contextlib.suppress(FileExistsError):
+            link_new(path, secrets.token_bytes(size), 0o600)
+    return _read_owner_only(path, size, "move it away, and a new one is made")
 
 
-def _read_owner_only(path: Path, size: int) -> bytes:
+def given_key(path: Path, size: int = 32) -> bytes:
+    """The secret key in `path`, which somebody named: never made, and never to be thrown away."""
+    return _read_owner_only(path, size, "name the file of the right key")
+
+
+def link_new(path: Path, data: bytes, mode: int) -> None:
+    """Writes the file `path`, which must not exist yet: it is there with all of `data`, or not.
+
+    Written beside it and linked into place. `FileExistsError` where it exists, `OSError` where it
+    can't be written; nothing is left then.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(aside, flags, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(aside, path)
+    finally:
+        aside.unlink()
+
+
+def _read_owner_only(path: Path, size: int, otherwise: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         info = os.fstat(file.fileno())
         if info.st_uid != os.geteuid() or info.st_mode & 0o077:
             raise ConfigError(
                 f"{path} holds a secret, and others may read it (mode {info.st_mode & 0o777:o})",
-                remedy=f"chmod 600 {path}; if others could read it, delete it to get a new key",
+                remedy=f"chmod 600 {path}, or {otherwise}",
             )
         key = file.read(size + 1)
     if len(key) != size:
         raise ConfigError(
             f"{path} has {len(key)} bytes, a key has {size}",
-            remedy="delete it to get a new key",
+            remedy=otherwise,
         )
     return key

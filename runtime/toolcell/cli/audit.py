@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from toolcell.errors import ConfigError
-from toolcell.home import Home, owner_only_key
+from toolcell.home import Home, given_key
 from toolcell.telemetry.patterns import escape_control
 
 __all__ = ["audit_command"]
@@ -130,7 +130,7 @@ def _key(home: str | None, key_file: Path | None) -> bytes:
             f"there is no audit key at {path}",
             remedy="name it with --key-file, or check for damage alone with --without-key",
         )
-    return owner_only_key(path)
+    return given_key(path)
 
 
 def _without_heads(files: tuple[Path, ...]) -> list[Path]:

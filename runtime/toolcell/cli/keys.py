@@ -50,12 +50,12 @@ def keygen_command(
     key = SigningKey.generate()
     secret = _new_passphrase() if passphrase else ""
     write_new(path.absolute(), key.to_pem(secret), 0o600)
-    if trust:
-        add_key(place.trust, name, key.public, comment="made by toolcell keygen")
+    # The key is there now: whatever becomes of the rest, its public part is told.
     click.echo(f"private key  {path} (keep it to yourself)")
     click.echo(f"key id       {key.public.id}")
     click.echo(f"public key   {key.public}")
     if trust:
+        add_key(place.trust, name, key.public, comment="made by toolcell keygen")
         click.echo(f"trusted here as a key of publisher `{name}`")
     else:
         click.echo(f"to trust it: toolcell trust add {name} {key.public}")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from toolcell.home import ensure_private_dir
+from toolcell.home import ensure_private_dir, writing
 from toolcell.trust.owned_file import sync_directory
 
 __all__ = ["BlobStore"]
@@ -54,17 +54,18 @@ class BlobStore:
         target = self.path(blob)
         ensure_private_dir(target.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            with os.fdopen(os.open(aside, flags, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(target)
-        finally:
-            with suppress(FileNotFoundError):
-                aside.unlink()
-        sync_directory(target.parent)
-        sync_directory(self._blobs)
+        with writing(target):
+            try:
+                with os.fdopen(os.open(aside, flags, 0o600), "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                aside.replace(target)
+            finally:
+                with suppress(FileNotFoundError):
+                    aside.unlink()
+            sync_directory(target.parent)
+            sync_directory(self._blobs)
         return blob
 
     def sweep(self, referenced: Callable[[], frozenset[str]]) -> int:

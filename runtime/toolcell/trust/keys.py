@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from toolcell.errors import ConfigError
-from toolcell.home import ensure_private_dir
+from toolcell.home import ensure_private_dir, link_new, writing
+from toolcell.trust.owned_file import sync_directory
 from toolcell.trust.plain_file import open_plain_file
 
 if TYPE_CHECKING:
@@ -144,20 +145,20 @@ class SigningKey:
 
 
 def write_new(path: Path, data: bytes, mode: int) -> None:
-    """Writes a file that must not exist yet. :class:`ConfigError` where it does."""
+    """Writes a file that must not exist yet: all of it, or none.
+
+    :class:`ConfigError` where it exists, or where it can't be written (a full disk, say).
+    """
     ensure_private_dir(path.parent)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags, mode)
+        with writing(path):
+            link_new(path, data, mode)
+            sync_directory(path.parent)
     except FileExistsError:
         raise ConfigError(
             f"{path} exists, and keys are never overwritten",
             remedy="choose another name, or move the old key away",
         ) from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _read_private(path: Path) -> bytes:

@@ -14,10 +14,17 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from toolcell.errors import ConfigError
-from toolcell.home import ensure_private_dir
+from toolcell.home import ensure_private_dir, writing
 from toolcell.trust.plain_file import open_plain_file
 
-__all__ = ["MAX_FILE_BYTES", "WatchedFile", "locked", "read_owned", "replace_owned"]
+__all__ = [
+    "MAX_FILE_BYTES",
+    "WatchedFile",
+    "locked",
+    "read_owned",
+    "replace_owned",
+    "sync_directory",
+]
 
 MAX_FILE_BYTES = 1024 * 1024
 """A trust store of this size holds some 4,000 keys."""
@@ -51,16 +58,17 @@ def replace_owned(path: Path, data: bytes) -> None:
     with suppress(FileNotFoundError):
         aside.unlink()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(aside, flags, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            aside.unlink()
-    sync_directory(path.parent)
+    with writing(path):
+        try:
+            with os.fdopen(os.open(aside, flags, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        finally:
+            with suppress(FileNotFoundError):
+                aside.unlink()
+        sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:
@@ -78,7 +86,8 @@ def locked(path: Path) -> Iterator[None]:
     ensure_private_dir(path.parent)
     lock = path.with_name(f".{path.name}.lock")
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(lock, flags, 0o600)
+    with writing(lock):
+        descriptor = os.open(lock, flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

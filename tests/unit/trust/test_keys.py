@@ -1,6 +1,8 @@
 """Key files and key texts."""
 
+import resource
 import stat
+from contextlib import contextmanager
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
@@ -12,6 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from toolcell.errors import ConfigError
+from toolcell.home import given_key, owner_only_key
+from toolcell.trust.edit import add_key
 from toolcell.trust.keys import PublicKey, SigningKey, write_new
 
 
@@ -46,6 +50,55 @@ def test_a_key_is_never_overwritten(tmp_path):
     with pytest.raises(ConfigError, match="never overwritten"):
         write_new(path, b"second", 0o600)
     assert path.read_bytes() == b"first"
+
+
+@contextmanager
+def no_room():
+    """No file can grow beyond 10 bytes: what a full disk looks like to a writer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_no_half_key_and_the_name_free(tmp_path):
+    path, key = tmp_path / "me.pem", SigningKey.generate()
+    with no_room(), pytest.raises(ConfigError, match=r"me\.pem can't be written: File too large"):
+        write_new(path, key.to_pem(), 0o600)
+    assert list(tmp_path.iterdir()) == []
+    write_new(path, key.to_pem(), 0o600)
+    assert SigningKey.load(path).public == key.public
+
+
+def test_a_full_disk_leaves_the_trust_store_as_it_was(tmp_path):
+    path = tmp_path / "trust.toml"
+    add_key(path, "acme", SigningKey.generate().public)
+    before = path.read_bytes()
+    with no_room(), pytest.raises(ConfigError, match=r"trust\.toml can't be written"):
+        add_key(path, "acme", SigningKey.generate().public)
+    assert path.read_bytes() == before
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_secret_that_can_not_be_written_is_not_there(tmp_path):
+    path = tmp_path / "policy.key"
+    with no_room(), pytest.raises(ConfigError, match="can't be written"):
+        owner_only_key(path)
+    assert list(tmp_path.iterdir()) == []
+    assert len(owner_only_key(path)) == 32
+
+
+def test_advice_on_a_key_that_somebody_named_destroys_nothing(tmp_path):
+    path = tmp_path / "pol.toml"
+    path.write_text("memory_mb = 5\n")
+    for mode in (0o644, 0o600):
+        path.chmod(mode)
+        with pytest.raises(ConfigError) as caught:
+            given_key(path)
+        assert "delete" not in caught.value.remedy
+        assert "the right key" in caught.value.remedy
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
