@@ -1,20 +1,29 @@
 """The `toolcell` command.
 
 Owns the top group and the mapping of errors to exit statuses: 0 for a status under 400, 1 for a
-failed call, 2 for wrong usage or configuration. Each command lives in the module that `_COMMANDS`
-names and is imported only when it is called, so that `toolcell --help` stays quick.
+failed call or a machine that fails, 2 for wrong usage or configuration, 130 for an interruption.
+Each command lives in the module that `_COMMANDS` names and is imported only when it is called, so
+that `toolcell --help` stays quick.
 """
 
 import importlib
+import json
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
-from toolcell.errors import ConfigError, ToolcellError, ToolFault
+from toolcell.errors import CallCancelled, ConfigError, ToolcellError, ToolFault
 from toolcell.telemetry.patterns import escape_control
 
 __all__ = ["main", "toolcell"]
+
+EXIT_INTERRUPTED = 130
+"""128 and SIGINT, as shells count."""
 
 _COMMANDS = {
     "new": ("toolcell.cli.author", "Start a tool from a template."),
@@ -71,31 +80,66 @@ def toolcell(ctx: click.Context, home: str | None) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of the `toolcell` command. Never shows a Python traceback for a user's error."""
-    try:
-        toolcell.main(args=argv, prog_name="toolcell", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    except ToolcellError as error:
+    """Entry point of the `toolcell` command. Never shows a Python traceback for a user's error.
+
+    With `--json` among the arguments an error is one JSON object on stdout, `status` and `error`,
+    whatever the command is. SIGTERM ends a command like Ctrl-C, so that a call which is stopped by
+    a service manager has its end in the audit log.
+    """
+    arguments = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in arguments
+    if sys.stdout is None:  # `>&-`: what was asked for would be lost in silence
+        sys.exit(1)
+    with _terminated_like_interrupted():
+        try:
+            toolcell.main(args=arguments, prog_name="toolcell", standalone_mode=False)
+            sys.stdout.flush()
+        except click.exceptions.Abort:
+            error: ToolcellError = CallCancelled("interrupted")
+            status = EXIT_INTERRUPTED
+        except click.ClickException as wrong:
+            if not as_json:
+                wrong.show()
+                sys.exit(wrong.exit_code)
+            error = ConfigError(wrong.format_message(), remedy="see --help")
+            status = wrong.exit_code
+        except ToolcellError as refused:
+            error = refused
+            status = 2 if isinstance(refused, ConfigError) else 1
+        except BrokenPipeError:
+            # Whoever read our output has gone; Python would complain once more when it flushes.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        except OSError as failed:
+            error = _of_machine(failed)
+            status = 1
+        else:
+            return
+    if as_json:
+        click.echo(json.dumps({"status": error.status, "error": error.to_dict()}, indent=2))
+    else:
         show_error(error)
-        sys.exit(2 if isinstance(error, ConfigError) else 1)
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        show_error(
-            ConfigError(
-                f"{where}{error.strerror or error}",
-                remedy="check the path, its rights and the disk",
-            )
-        )
-        sys.exit(1)
+    sys.exit(status)
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt inside the block. Elsewhere than in a main thread: no-op."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _of_machine(error: OSError) -> ConfigError:
+    where = f"{error.filename}: " if error.filename else ""
+    return ConfigError(
+        f"{where}{error.strerror or error}", remedy="check the path, its rights and the disk"
+    )
 
 
 def show_error(error: ToolcellError) -> None:
