@@ -1,5 +1,7 @@
 """Hostile guests in a few lines of WebAssembly: what no compiler of a language would emit."""
 
+import functools
+
 import pytest
 from wasi_cell import Artifact, call, ends_within
 from wasi_guests import ECHO, importing, waiting, waiting_for_stdout, wat_guest, writing
@@ -7,8 +9,10 @@ from wasi_guests import ECHO, importing, waiting, waiting_for_stdout, wat_guest,
 from toolcell.errors import ArtifactRejected, LaneUnavailable, LimitExceeded, ToolFault
 from toolcell.lane import LaneHome
 from toolcell_wasi.cell.handles import MAX_HANDLES
+from toolcell_wasi.engine import EngineConfig
 from toolcell_wasi.lane import WasiLane
 
+MIB = 1024 * 1024
 SPIN = wat_guest("(loop (br 0)) unreachable")
 
 
@@ -86,6 +90,31 @@ def test_a_guest_that_lives_in_host_calls_is_ended_by_the_deadline(prepare):
         assert fault(prepared, wall_time_ms=100).limit == "wall_time_ms"
 
 
+STRAIGHT_ON = waiting("(drop (call $now))" * 100_000 + ECHO)
+"""Host calls one after the other, without a loop or a call in which the epoch would be seen."""
+
+
+@pytest.mark.slow
+def test_host_calls_without_a_loop_are_ended_by_the_deadline(prepare):
+    outcome = call(prepare(STRAIGHT_ON), wall_time_ms=10)
+    assert outcome.error.limit == "wall_time_ms"
+    assert 0 < outcome.usage.syscalls < 100_000
+
+
+@pytest.mark.slow
+def test_host_calls_without_a_loop_are_ended_by_their_cpu_time(prepare):
+    outcome = call(prepare(STRAIGHT_ON), cpu_time_ms=10)
+    assert outcome.error.limit == "cpu_time_ms"
+    assert 0 < outcome.usage.syscalls < 100_000
+
+
+@pytest.mark.slow
+def test_only_the_look_between_host_calls_ends_them(prepare, monkeypatch):
+    """With it switched off, all of them are made, long after the deadline."""
+    monkeypatch.setattr("toolcell_wasi.engine.store.CALLS_PER_TICK", 10**9)
+    assert call(prepare(STRAIGHT_ON), wall_time_ms=10).usage.syscalls == 100_000
+
+
 # --- space ----------------------------------------------------------------------------------
 
 
@@ -134,6 +163,31 @@ def test_a_table_does_not_grow_over_the_limit(prepare):
         core="(table 1 funcref)",
     )
     assert call(prepare(guest)).output == b"0"
+
+
+def tables_full_of(elements):
+    """A guest whose 60 tables are filled before it is called."""
+    bomb = f"""(core module $bomb (table {elements} funcref) (elem declare func $f) (func $f)
+      (func $fill (table.fill 0 (i32.const 0) (ref.func $f) (i32.const {elements})))
+      (start $fill))"""
+    instances = "".join(f"(core instance $b{at} (instantiate $bomb))" for at in range(60))
+    return wat_guest(ECHO, lowered=bomb + instances)
+
+
+def test_tables_are_no_second_memory(prepare):
+    outcome = call(prepare(tables_full_of(32_768)), memory_mb=1)
+    assert outcome.usage.memory_peak_bytes < 24 * MIB
+
+
+def test_only_the_size_of_a_table_keeps_them_small(tmp_path, monkeypatch):
+    """With the ceiling raised, a guest of one MiB holds ninety."""
+    config = functools.partial(EngineConfig, table_elements=200_000)
+    monkeypatch.setattr("toolcell_wasi.lane.EngineConfig", config)
+    lane = WasiLane()
+    lane.configure(LaneHome(cache_dir=str(tmp_path / "cache"), settings={"cells": 1}))
+    outcome = call(lane.prepare(Artifact(tables_full_of(200_000))), memory_mb=1)
+    lane.close()
+    assert outcome.usage.memory_peak_bytes > 90 * MIB
 
 
 def test_a_result_over_max_output_bytes_is_not_copied(prepare):
