@@ -21,6 +21,7 @@ from toolcell.artifact.open import Contents, open_artifact, read_artifact_file, 
 from toolcell.artifact.shown import shown
 from toolcell.cli import show_error
 from toolcell.cli.keys import signing_key
+from toolcell.cli.terminal import say
 from toolcell.errors import ArtifactRejected, ConfigError
 from toolcell.home import Home
 from toolcell.registry import Registry
@@ -43,7 +44,7 @@ def sign_command(home: str | None, artifact: Path, key: str | None, out: Path | 
     signed = sign_artifact(archive, signer)
     target = out or artifact
     _replace_file(target, signed)
-    click.echo(f"signed {target} with key {signer.public.id[:16]}")
+    say(f"signed {target} with key {signer.public.id[:16]}")
 
 
 @click.command("verify")
@@ -76,9 +77,9 @@ def verify_command(home: str | None, artifact: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(about, indent=2))
         return
-    click.echo(f"{about['name']} {about['version']} is valid")
-    click.echo(f"  publisher  {found.publisher} (key {found.key.id[:16]})")
-    click.echo(f"  digest     {found.digest}")
+    say(f"{about['name']} {about['version']} is valid")
+    say(f"  publisher  {found.publisher} (key {found.key.id[:16]})")
+    say(f"  digest     {found.digest}")
 
 
 @click.command("inspect")
@@ -132,7 +133,7 @@ def _described(contents: Contents, trust: TrustStore) -> dict[str, Any]:
 
 def _show(about: dict[str, Any]) -> None:
     manifest, signature = about["manifest"], about["signature"]
-    click.echo(f"{manifest['name']} {manifest['version']}  {_one_line(manifest['description'])}")
+    say(f"{manifest['name']} {manifest['version']}  {_one_line(manifest['description'])}")
     signed = signature["state"]
     if signed == "valid":
         signed = f"valid, publisher {signature['publisher']} (key {signature['key_id'][:16]})"
@@ -153,16 +154,16 @@ def _show(about: dict[str, Any]) -> None:
     limits = {name: value for name, value in manifest["limits"].items() if value is not None}
     rows += [("limits", ", ".join(f"{k} {v}" for k, v in limits.items()))] if limits else []
     for title, text in rows:
-        click.echo(f"  {title:13} {text}")
+        say(f"  {title:13} {text}")
     for name, method in manifest["methods"].items():
-        click.echo(f"  method {name}: {_one_line(method['description'])}".rstrip(": "))
+        say(f"  method {name}: {_one_line(method['description'])}".rstrip(": "))
         for direction in ("input", "output"):
             schema = json.dumps(method[direction], ensure_ascii=True)
-            click.echo(f"      {direction:6} {schema}")
+            say(f"      {direction:6} {schema}")
     if about["imports"] is not None:
-        click.echo("  imports")
+        say("  imports")
         for name in about["imports"]:
-            click.echo(f"      {name}")
+            say(f"      {name}")
 
 
 def _one_line(text: str) -> str:

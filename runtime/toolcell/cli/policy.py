@@ -13,6 +13,7 @@ import msgspec
 
 from toolcell.artifact.manifest import MAX_MANIFEST_BYTES, Manifest
 from toolcell.artifact.open import read_contents
+from toolcell.cli.terminal import say
 from toolcell.errors import ConfigError
 from toolcell.home import Home
 from toolcell.policy.book import PolicyBook
@@ -55,10 +56,10 @@ def show_command(home: str | None, policy: str | None, as_json: bool) -> None:
     if as_json:
         _print_json({**about, **content})
         return
-    click.echo(f"{entry.name} ({entry.origin})")
+    say(f"{entry.name} ({entry.origin})")
     if entry.description:
-        click.echo(f"  {entry.description}")
-    click.echo()
+        say(f"  {entry.description}")
+    say()
     rows = [(path, _shown(value), FIELDS[path].unit) for path, value in values.items()]
     _print_table(("FIELD", "VALUE", "UNIT"), rows)
 
@@ -82,7 +83,7 @@ def _show_all(book: PolicyBook, *, as_json: bool) -> None:
     for title, entries in (("CLASS", catalog.grants.values()), ("MASK", catalog.masks.values())):
         rows = [(each.name, each.origin, each.description) for each in entries]
         _print_table((title, "FROM", ""), rows)
-        click.echo()
+        say()
 
 
 @policy_command.command("check")
@@ -104,7 +105,7 @@ def check_command(home: str | None, files: tuple[Path, ...], as_json: bool) -> N
         for each in reviews:
             _show_review(each)
         if not reviews:
-            click.echo(f"no policy files in {folder}")
+            say(f"no policy files in {folder}")
     sys.exit(2 if any(each.problems for each in reviews) else 0)
 
 
@@ -115,13 +116,13 @@ def _plain(review: Review) -> dict[str, Any]:
 def _show_review(review: Review) -> None:
     held = f"{len(review.classes)} classes, {len(review.masks)} masks"
     wrong = f"{len(review.problems)} problems" if review.problems else "ok"
-    click.echo(f"{review.path}: {wrong} ({held})")
+    say(f"{review.path}: {wrong} ({held})")
     for problem in review.problems:
-        click.echo(f"  {str(problem).removeprefix(f'{review.path}: ')}")
+        say(f"  {str(problem).removeprefix(f'{review.path}: ')}")
         if problem.remedy:
-            click.echo(f"    remedy: {problem.remedy}")
+            say(f"    remedy: {problem.remedy}")
     for note in review.notes:
-        click.echo(f"  note: {note}")
+        say(f"  note: {note}")
 
 
 @policy_command.command("explain")
@@ -177,19 +178,19 @@ def explain_command(
         )
         return
     _show_explained(manifest, grant, narrowing, rows)
-    click.echo()
+    say()
     for denial in found.denied:
-        click.echo(f"denied: {denial.grant}: {denial.why}")
-        click.echo(f"  remedy: {denial.remedy}")
-    click.echo(f"policy digest: {digest}")
+        say(f"denied: {denial.grant}: {denial.why}")
+        say(f"  remedy: {denial.remedy}")
+    say(f"policy digest: {digest}")
 
 
 def _show_explained(
     manifest: Manifest, grant: Grant, masks: Sequence[Grant | Mask], rows: Sequence[Row]
 ) -> None:
     narrowed = "".join(f", mask `{mask.name}`" for mask in masks)
-    click.echo(f"{manifest.name} {manifest.version} under policy `{grant.name}`{narrowed}")
-    click.echo()
+    say(f"{manifest.name} {manifest.version} under policy `{grant.name}`{narrowed}")
+    say()
     _print_table(
         ("FIELD", "REQUESTED", "GRANTED", "EFFECTIVE", "WHY"),
         [
@@ -259,4 +260,4 @@ def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, *rows):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo(line.rstrip())
+        say(line.rstrip())

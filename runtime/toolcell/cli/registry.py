@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from toolcell.cli.terminal import say
 from toolcell.errors import ConfigError
 from toolcell.home import Home
 from toolcell.registry import Registry
@@ -39,8 +40,8 @@ def publish_command(
         click.echo(json.dumps(msgspec.to_builtins(done), indent=2))
         return
     what = "published" if done.created else "was published already:"
-    click.echo(f"{what} {done.name} {done.version} by {done.publisher} in scope {done.scope}")
-    click.echo(f"  {done.digest}")
+    say(f"{what} {done.name} {done.version} by {done.publisher} in scope {done.scope}")
+    say(f"  {done.digest}")
 
 
 @click.command("list")
@@ -64,7 +65,7 @@ def list_command(home: str | None, scope: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     elif not rows:
-        click.echo("nothing is published: `toolcell publish ARTIFACT`")
+        say("nothing is published: `toolcell publish ARTIFACT`")
     else:
         _table(
             ("TOOL", "VERSION", "PUBLISHER", "LANE", "SCOPES", "DIGEST", ""),
@@ -96,7 +97,7 @@ def yank_command(home: str | None, name: str, version: str, why: str, undo: bool
             registry.unyank(name, version)
         else:
             registry.yank(name, version, why)
-    click.echo(f"{name} {version} {'is available again' if undo else 'is withdrawn'}")
+    say(f"{name} {version} {'is available again' if undo else 'is withdrawn'}")
 
 
 @click.group("scope")
@@ -111,7 +112,7 @@ def create_command(home: str | None, scope: str) -> None:
     """Make an empty scope, with a key of its own."""
     with Registry.open(Home(home)) as registry:
         registry.scopes.create(scope)
-    click.echo(f"made scope {scope}")
+    say(f"made scope {scope}")
 
 
 @scope_command.command("add")
@@ -123,7 +124,7 @@ def add_command(home: str | None, scope: str, tools: tuple[str, ...]) -> None:
     with Registry.open(Home(home)) as registry:
         for tool in tools:
             registry.scopes.add(scope, tool)
-            click.echo(f"added {tool} to scope {scope}")
+            say(f"added {tool} to scope {scope}")
 
 
 @scope_command.command("remove")
@@ -135,7 +136,7 @@ def remove_command(home: str | None, scope: str, tools: tuple[str, ...]) -> None
     with Registry.open(Home(home)) as registry:
         for tool in tools:
             registry.scopes.remove(scope, tool)
-            click.echo(f"removed {tool} from scope {scope}")
+            say(f"removed {tool} from scope {scope}")
 
 
 @scope_command.command("rotate")
@@ -146,7 +147,7 @@ def rotate_command(home: str | None, scope: str, drop_previous: bool) -> None:
     """Give a scope a new key. The old one stays valid until the next rotation."""
     with Registry.open(Home(home)) as registry:
         registry.scopes.rotate(scope, drop_previous=drop_previous)
-    click.echo(f"scope {scope} has a new key")
+    say(f"scope {scope} has a new key")
 
 
 @scope_command.command("list")
@@ -160,12 +161,12 @@ def list_scopes_command(home: str | None, as_json: bool) -> None:
         click.echo(json.dumps(msgspec.to_builtins(scopes), indent=2))
         return
     if not scopes:
-        click.echo("no scope yet: publishing makes `default`")
+        say("no scope yet: publishing makes `default`")
     for scope in scopes:
         keys = "two keys valid" if scope.previous_key_valid else "one key"
-        click.echo(f"{scope.name} ({keys}): {', '.join(scope.tools) or 'empty'}")
+        say(f"{scope.name} ({keys}): {', '.join(scope.tools) or 'empty'}")
         for name in scope.tampered:
-            click.echo(f"    not made with this scope's key, and refused: {name}", err=True)
+            say(f"    not made with this scope's key, and refused: {name}", err=True)
 
 
 def _check_class(home: Home, policy: str) -> None:
@@ -187,4 +188,4 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[i]) for row in (titles, *rows)) for i in range(len(titles))]
     for row in (titles, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+        say("  ".join(cells).rstrip())
