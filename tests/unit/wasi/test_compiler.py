@@ -1,5 +1,6 @@
 """The compiling child: its limits, its environment, and what its end means."""
 
+import os
 import subprocess
 import sys
 
@@ -84,3 +85,17 @@ def test_the_child_bounds_itself_before_it_reads():
         [sys.executable, "-c", script], capture_output=True, check=True, timeout=30
     ).stdout
     assert eval(said) == [(7, 7), (2**32, 2**32), (2**20, 2**20), (32, 32), (0, 0)]
+
+
+def test_the_child_goes_before_its_host_where_memory_is_short_and_computes_after_its_guests():
+    script = (
+        "import os; from pathlib import Path; from toolcell_wasi.aot.child import bound; "
+        "bound(dict(cpu_s=7, address_space_bytes=2**32, output_bytes=2**20, open_files=32)); "
+        "print([int(Path('/proc/self/oom_score_adj').read_text()), os.nice(0)])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=True, timeout=30
+    ).stdout
+    score, niceness = eval(said)
+    assert score == 1000
+    assert niceness > os.nice(0)

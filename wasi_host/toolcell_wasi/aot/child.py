@@ -5,14 +5,19 @@ before it reads a byte: the compiler is large, and its input comes from a publis
 to trust. A rlimit set here can't be raised again (the hard limit goes with it).
 """
 
+import contextlib
 import ctypes
 import json
 import os
 import resource
 import signal
 import sys
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+NICENESS = 10
+"""Below the guests that run meanwhile: a compiler with a thread per core would make them late."""
+
 REJECTED = 3
 """Exit status for a component that wasmtime refuses. Any other failure is the machine's or ours."""
 
@@ -47,7 +52,9 @@ def die_with(parent: int) -> None:
 
 
 def bound(limits: dict[str, int]) -> None:
-    """Sets the rlimits, hard and soft. Public so that a test can switch it off."""
+    """Sets the rlimits, hard and soft, and steps behind the host in the queues for cores and
+    memory. Public so that a test can switch it off.
+    """
     for which, figure in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, limits["cpu_s"]),
@@ -56,6 +63,10 @@ def bound(limits: dict[str, int]) -> None:
         (resource.RLIMIT_NOFILE, limits["open_files"]),
     ):
         resource.setrlimit(which, (figure, figure))
+    os.nice(NICENESS)
+    # Where the machine has less memory than the limits allow, this process ends and not its host.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _refuse(message: str) -> int:
