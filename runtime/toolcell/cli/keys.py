@@ -17,7 +17,7 @@ from toolcell.home import Home
 from toolcell.trust.edit import add_key, remove_key, revoke_key
 from toolcell.trust.keys import PublicKey, SigningKey, write_new
 from toolcell.trust.plain_file import open_plain_file
-from toolcell.trust.store import TrustedKey, TrustStore
+from toolcell.trust.store import Revocation, TrustedKey, TrustStore
 
 __all__ = ["PASSPHRASE_VARIABLE", "keygen_command", "signing_key", "trust_command"]
 
@@ -84,15 +84,23 @@ def add_command(
     """Trust a key of PUBLISHER: base64, as `keygen` prints it, or a PEM file."""
     _check_name(publisher)
     key = PublicKey.parse(_text_of_key(public_key))
+    store = Home(home).trust
     add_key(
-        Home(home).trust,
+        store,
         publisher,
         key,
         not_before=_utc(not_before),
         not_after=_utc(not_after),
         comment=comment,
     )
-    click.echo(f"key {key.id[:16]} is trusted as a key of `{publisher}`")
+    added = TrustStore.load(store).keys[key.id]
+    state = added.state(datetime.now(UTC))
+    if state == "valid":
+        click.echo(f"key {key.id[:16]} is trusted as a key of `{publisher}`")
+        return
+    click.echo(f"key {key.id[:16]} is now known as a key of `{publisher}`")
+    why = "has expired already" if state == "expired" else "does not count yet"
+    click.echo(f"warning: it {why}: what it signed is refused", err=True)
 
 
 @trust_command.command("list")
@@ -101,9 +109,13 @@ def add_command(
 def list_command(home: str | None, as_json: bool) -> None:
     """List publishers, their keys, and whether each counts now."""
     now = datetime.now(UTC)
-    keys = sorted(TrustStore.load(Home(home).trust).keys.values(), key=lambda k: k.publisher)
+    store = TrustStore.load(Home(home).trust)
+    keys = sorted(store.keys.values(), key=lambda key: key.publisher)
+    elsewhere = store.revoked_elsewhere
     if as_json:
-        click.echo(json.dumps([_described(key, now) for key in keys], indent=2))
+        described = [_described(key, now) for key in keys]
+        described += [_described_revocation(key_id, each) for key_id, each in elsewhere.items()]
+        click.echo(json.dumps(described, indent=2))
         return
     if not keys:
         click.echo("no key is trusted: `toolcell trust add PUBLISHER PUBLIC_KEY`")
@@ -111,6 +123,9 @@ def list_command(home: str | None, as_json: bool) -> None:
         click.echo(f"{key.publisher}  {key.id[:16]}  {key.state(now).replace('_', ' ')}")
         for line in _details(key):
             click.echo(f"    {line}")
+    for key_id, each in elsewhere.items():
+        click.echo(f"(nobody's)  {key_id[:16]}  revoked")
+        click.echo(f"    revoked {each.when.isoformat()}: {each.why}")
 
 
 @trust_command.command("revoke")
@@ -118,17 +133,28 @@ def list_command(home: str | None, as_json: bool) -> None:
 @click.option("--why", required=True, help="Why: it is shown wherever the key is refused.")
 @click.pass_obj
 def revoke_command(home: str | None, key_id: str, why: str) -> None:
-    """Refuse everything that a key ever signed, from now on. KEY_ID may be its beginning."""
+    """Refuse everything that a key ever signed, from now on.
+
+    KEY_ID may be its beginning, at least 8 digits. In full, it may also be the id of a key that is
+    not in the store: then it can't be added any more.
+    """
     revoked = revoke_key(Home(home).trust, key_id, why)
     click.echo(f"key {revoked[:16]} is revoked; whatever it signed is refused")
 
 
 @trust_command.command("remove")
 @click.argument("key_id")
+@click.option("--force", is_flag=True, help="Also a revoked one, whose revocation is forgotten.")
 @click.pass_obj
-def remove_command(home: str | None, key_id: str) -> None:
-    """Forget a key. To record that it was lost, use `revoke`."""
-    removed = remove_key(Home(home).trust, key_id)
+def remove_command(home: str | None, key_id: str, force: bool) -> None:
+    """Forget a key. To record that it was lost, use `revoke`.
+
+    KEY_ID may be its beginning, at least 8 digits. A revoked key is kept, so that nobody trusts it
+    again by mistake.
+    """
+    removed = remove_key(Home(home).trust, key_id, force=force)
+    if force:
+        click.echo("warning: if it was revoked, nothing remembers that now", err=True)
     click.echo(f"key {removed[:16]} is forgotten; whatever it signed is refused")
 
 
@@ -231,4 +257,19 @@ def _described(key: TrustedKey, now: datetime) -> dict[str, str | None]:
         "revoked_at": key.revoked.when.isoformat() if key.revoked else None,
         "revoked_why": key.revoked.why if key.revoked else None,
         "comment": key.comment,
+    }
+
+
+def _described_revocation(key_id: str, revocation: Revocation) -> dict[str, str | None]:
+    """A key that is known by its revocation alone, with the fields of :func:`_described`."""
+    return {
+        "publisher": None,
+        "key_id": key_id,
+        "public_key": None,
+        "state": "revoked",
+        "not_before": None,
+        "not_after": None,
+        "revoked_at": revocation.when.isoformat(),
+        "revoked_why": revocation.why,
+        "comment": "",
     }

@@ -11,6 +11,10 @@ does). Used by artifacts and the registry.
     not_after = 2027-01-01T00:00:00Z       # optional, exclusive
     comment = "build server"               # optional
     revoked = { when = 2026-05-01T12:00:00Z, why = "laptop stolen" }   # optional
+
+    [revoked_keys.<key id, in full>]       # of keys that never were in this store
+    when = 2026-05-01T12:00:00Z
+    why = "named in the publisher's notice"
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,8 +43,10 @@ __all__ = [
 ]
 
 MAX_KEYS_PER_PUBLISHER = 64
+_OTHER_KEY = "have the publisher sign with a key that is valid, and trust that one"
 
 PublisherName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z", max_length=64)]
+KeyId = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Instant = Annotated[datetime, Meta(tz=True)]
 """With a UTC offset: a local time would mean another instant on another machine."""
 
@@ -76,6 +82,7 @@ class StoreRecord(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The whole file."""
 
     publishers: dict[PublisherName, PublisherRecord] = {}
+    revoked_keys: dict[KeyId, Revocation] = {}
 
 
 class TrustedKey(Struct, frozen=True, kw_only=True):
@@ -118,7 +125,7 @@ class TrustedKey(Struct, frozen=True, kw_only=True):
             message = f"{name} is valid from {begin} on; it is {now.isoformat()}"
         raise ArtifactRejected(
             message,
-            remedy="have the publisher sign with a key that is valid, and trust that one",
+            remedy=_OTHER_KEY,
             details={"reason": state, "key_id": self.id, "publisher": self.publisher},
         )
 
@@ -126,8 +133,11 @@ class TrustedKey(Struct, frozen=True, kw_only=True):
 class TrustStore:
     """What `trust.toml` said at one moment. Immutable."""
 
-    def __init__(self, keys: Iterable[TrustedKey] = ()) -> None:
+    def __init__(
+        self, keys: Iterable[TrustedKey] = (), revoked: Mapping[str, Revocation] | None = None
+    ) -> None:
         self._keys: dict[str, TrustedKey] = {}
+        self._revoked = dict(revoked or {})
         for key in keys:
             other = self._keys.setdefault(key.id, key)
             if other is not key:
@@ -151,9 +161,12 @@ class TrustStore:
     def from_record(cls, record: StoreRecord) -> "TrustStore":
         """The store that `record` describes. Each key is parsed, each id made from its key."""
         return cls(
-            _trusted(publisher, key)
-            for publisher, entry in record.publishers.items()
-            for key in entry.keys
+            (
+                _trusted(publisher, key, record.revoked_keys)
+                for publisher, entry in record.publishers.items()
+                for key in entry.keys
+            ),
+            record.revoked_keys,
         )
 
     @property
@@ -161,16 +174,30 @@ class TrustStore:
         """Every key, by its id."""
         return self._keys
 
+    @property
+    def revoked_elsewhere(self) -> Mapping[str, Revocation]:
+        """Revocations, by key id, of keys that the store does not hold."""
+        return {id_: each for id_, each in self._revoked.items() if id_ not in self._keys}
+
     def find(self, key_id: str) -> TrustedKey:
-        """The key `key_id`, whether valid or not. :class:`ArtifactRejected` where unknown."""
+        """The key `key_id`, whether valid or not. :class:`ArtifactRejected` where unknown, or known
+        by its revocation alone."""
         key = self._keys.get(key_id)
-        if key is None:
+        if key is not None:
+            return key
+        revocation = self._revoked.get(key_id)
+        if revocation is None:
             raise ArtifactRejected(
                 f"signed with key {key_id[:16]}, which the trust store does not know",
                 remedy="if you trust its publisher: `toolcell trust add PUBLISHER PUBLIC_KEY`",
                 details={"reason": "unknown_key", "key_id": key_id},
             )
-        return key
+        raise ArtifactRejected(
+            f"signed with key {key_id[:16]}, which was revoked at "
+            f"{revocation.when.isoformat()}: {revocation.why}",
+            remedy=_OTHER_KEY,
+            details={"reason": "revoked", "key_id": key_id},
+        )
 
     def verify(self, key_id: str, now: datetime | None = None) -> TrustedKey:
         """The key `key_id`, which counts at `now` (default: the present).
@@ -205,7 +232,9 @@ def parse_record(raw: bytes | None) -> StoreRecord:
         ) from None
 
 
-def _trusted(publisher: str, record: KeyRecord) -> TrustedKey:
+def _trusted(
+    publisher: str, record: KeyRecord, revoked_keys: Mapping[str, Revocation]
+) -> TrustedKey:
     try:
         public = PublicKey.parse(record.public_key)
     except ConfigError as error:
@@ -224,5 +253,5 @@ def _trusted(publisher: str, record: KeyRecord) -> TrustedKey:
         not_before=record.not_before,
         not_after=record.not_after,
         comment=record.comment,
-        revoked=record.revoked,
+        revoked=record.revoked or revoked_keys.get(public.id),
     )

@@ -123,11 +123,35 @@ def test_trust_is_given_listed_revoked_and_taken_away(run, artifact, tmp_path):
     (listed,) = json.loads(out)
     assert (listed["state"], listed["key_id"]) == ("revoked", key_id)
     assert run("trust", "add", "acme", public)[0] == 2
-    assert run("trust", "remove", key_id[:16])[0] == 0
+    assert run("trust", "remove", key_id[:16])[0] == 2
+    status, _, err = run("trust", "remove", "--force", key_id[:16])
+    assert (status, "warning" in err) == (0, True)
     assert "does not know" in run("verify", artifact)[2]
     (tmp_path / "public").write_text(public)
     assert run("trust", "add", "acme", tmp_path / "public")[0] == 0
     assert run("verify", artifact)[0] == 0
+
+
+def test_a_key_that_does_not_count_now_is_added_with_a_warning(run):
+    keys = [words_of(run("keygen", name)[1], "public key") for name in ("one", "two", "three")]
+    for public, option, warned in (
+        (keys[0], ("--not-after", "2020-01-01"), "has expired already"),
+        (keys[1], ("--not-before", "2099-01-01"), "does not count yet"),
+        (keys[2], ("--not-after", "2099-01-01"), ""),
+    ):
+        status, out, err = run("trust", "add", "acme", public, *option)
+        assert status == 0
+        assert warned in err
+        assert ("is trusted" in out) == (not warned)
+
+
+def test_a_key_that_is_not_in_the_store_is_listed_as_revoked(run):
+    assert run("trust", "revoke", "ab" * 32, "--why", "named in their notice")[0] == 0
+    _, out, _ = run("trust", "list")
+    assert "abababababababab  revoked" in out
+    assert "named in their notice" in out
+    (listed,) = json.loads(run("trust", "list", "--json")[1])
+    assert (listed["publisher"], listed["state"]) == (None, "revoked")
 
 
 @pytest.mark.parametrize("given", ["", "x" * 5000, "a/" * 300, "\0", "nothing.pem", ".", "A" * 44])

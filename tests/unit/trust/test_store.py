@@ -116,7 +116,7 @@ def test_a_key_is_added_revoked_and_removed(tmp_path):
     assert "laptop stolen" in caught.value.message
     assert remove_key(path, OTHER_KEY.public.id) == OTHER_KEY.public.id
     assert set(TrustStore.load(path).keys) == {KEY.public.id}
-    remove_key(path, KEY.public.id)
+    remove_key(path, KEY.public.id, force=True)
     assert TrustStore.load(path).keys == {}
 
 
@@ -129,6 +129,50 @@ def test_a_revoked_key_does_not_come_back_by_adding_it_again(tmp_path):
             add_key(path, publisher, KEY.public)
     with pytest.raises(ConfigError, match="revoked already"):
         revoke_key(path, KEY.public.id, "again")
+
+
+def test_a_revocation_is_not_lost_by_removing_the_key(tmp_path):
+    path = tmp_path / "trust.toml"
+    add_key(path, "acme", KEY.public)
+    revoke_key(path, KEY.public.id, "stolen")
+    with pytest.raises(ConfigError, match=r"is revoked \(stolen\)") as caught:
+        remove_key(path, KEY.public.id)
+    assert "leave it" in caught.value.remedy
+    with pytest.raises(ConfigError) as caught:
+        add_key(path, "acme", KEY.public)
+    assert "remove" not in caught.value.remedy
+    with refused("revoked"):
+        TrustStore.load(path).verify(KEY.public.id)
+
+
+def test_a_key_that_is_not_in_the_store_can_be_revoked_by_its_full_id(tmp_path):
+    path = tmp_path / "trust.toml"
+    with pytest.raises(ConfigError, match="no key") as caught:
+        revoke_key(path, KEY.public.id[:16], "leaked")
+    assert "full id" in caught.value.remedy
+    assert revoke_key(path, KEY.public.id.upper(), "leaked") == KEY.public.id
+    with refused("revoked") as rejected:
+        TrustStore.load(path).verify(KEY.public.id)
+    assert "leaked" in rejected.value.message
+    with pytest.raises(ConfigError, match="as revoked: leaked"):
+        add_key(path, "acme", KEY.public)
+    with pytest.raises(ConfigError, match="revoked already"):
+        revoke_key(path, KEY.public.id, "again")
+    add_key(path, "acme", OTHER_KEY.public)
+    assert set(TrustStore.load(path).revoked_elsewhere) == {KEY.public.id}
+    with pytest.raises(ConfigError, match="is revoked"):
+        remove_key(path, KEY.public.id[:8])
+    remove_key(path, KEY.public.id, force=True)
+    add_key(path, "acme", KEY.public)
+
+
+def test_a_revocation_counts_for_a_key_that_was_written_in_beside_it(tmp_path):
+    path = tmp_path / "trust.toml"
+    revoke_key(path, KEY.public.id, "leaked")
+    with path.open("a") as file:
+        file.write(f'\n[[publishers.acme.keys]]\npublic_key = "{KEY.public}"\n')
+    with refused("revoked"):
+        TrustStore.load(path).verify(KEY.public.id)
 
 
 @pytest.mark.parametrize(("prefix", "match"), [("abc", "too short"), ("0" * 12, "no key")])
@@ -156,13 +200,15 @@ def test_text_that_is_not_unicode_is_not_added(tmp_path):
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 TIMES = st.datetimes(timezones=st.just(UTC), min_value=datetime(1970, 1, 1))  # noqa: DTZ001
+REVOCATIONS = st.builds(Revocation, when=TIMES, why=TEXT.filter(bool))
+IDS = st.from_regex(r"[0-9a-f]{64}\Z", fullmatch=True)
 KEYS = st.builds(
     KeyRecord,
     public_key=st.binary(min_size=32, max_size=32).map(lambda raw: str(PublicKey(raw))),
     not_before=st.none() | TIMES,
     not_after=st.none() | TIMES,
     comment=TEXT,
-    revoked=st.none() | st.builds(Revocation, when=TIMES, why=TEXT.filter(bool)),
+    revoked=st.none() | REVOCATIONS,
 )
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,10}\Z", fullmatch=True)
 
@@ -171,8 +217,8 @@ PUBLISHERS = st.builds(PublisherRecord, keys=st.lists(KEYS, max_size=3).map(tupl
 
 
 @pytest.mark.slow
-@given(st.dictionaries(NAMES, PUBLISHERS))
-def test_what_is_written_reads_back_as_the_same(publishers):
-    record = StoreRecord(publishers=publishers)
+@given(st.dictionaries(NAMES, PUBLISHERS), st.dictionaries(IDS, REVOCATIONS, max_size=3))
+def test_what_is_written_reads_back_as_the_same(publishers, revoked):
+    record = StoreRecord(publishers=publishers, revoked_keys=revoked)
     assert tomllib.loads(to_toml(record)) is not None
     assert parse_record(to_toml(record).encode()) == record
