@@ -84,7 +84,10 @@ class Planner:
         that artifact, verified against the same trust store.
         """
         if isinstance(tool, Path):
-            return self._tool(open_artifact(tool, self._trust.current()), None)
+            # Without its bytes, 18 MB of a Python tool, which the cache would hold on to; what is
+            # read of the file again is checked again.
+            opened = open_artifact(tool, self._trust.current())
+            return self._tool(opened.kept_at(tool.absolute()), None)
         found = self._registry.resolve(tool, version, scope=scope)
         return self._tool(found.artifact, found.policy)
 

@@ -67,7 +67,7 @@ def test_an_entry_under_a_key_that_has_ended_is_not_called_again(home, runtime):
 def test_what_a_revoked_key_signed_is_not_called_again(home, runtime):
     revoke_key(home.trust, KEY.public.id, "laptop stolen")
     assert say(runtime).error.details["reason"] == "revoked"
-    remove_key(home.trust, KEY.public.id)
+    remove_key(home.trust, KEY.public.id, force=True)
     assert say(runtime).error.details["reason"] == "unknown_key"
 
 
@@ -118,6 +118,21 @@ def test_a_renewed_signature_takes_the_place_of_one_whose_file_is_gone(home):
         assert say(runtime).ok
         revoke_key(home.trust, RENEWED.public.id, "lost too")
         assert say(runtime).error.details["reason"] == "revoked"
+
+
+def test_a_file_is_verified_on_every_call_and_its_bytes_are_not_held(home, runtime, tmp_path):
+    file = tmp_path / "echo.tool"
+    file.write_bytes(signed(version="3.0.0"))
+    assert runtime.invoke(file, "say", {"text": "x"}).ok
+    assert {len(tool.artifact._contents.raw) for tool in runtime._planner._tools.values()} == {0}
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(b"no component")] ^= 1
+    file.write_bytes(raw)
+    assert runtime.invoke(file, "say", {"text": "x"}).status == 400
+    file.write_bytes(signed(version="3.0.0", key=RENEWED))
+    assert runtime.invoke(file, "say", {"text": "x"}).error.details["reason"] == "unknown_key"
+    file.unlink()
+    assert runtime.invoke(file, "say", {"text": "x"}).status == 404
 
 
 @pytest.mark.parametrize("name", ["\udcff", "e\x00cho", "\x1b[2J", "x" * 100_000, ""])
