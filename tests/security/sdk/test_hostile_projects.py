@@ -19,6 +19,13 @@ from toolcell_sdk.lint import lint
 from toolcell_sdk.project import load_project
 from toolcell_sdk.sources import plain_files
 
+ONE_METHOD = """
+from toolcell_sdk import method
+@method
+def go(n: int) -> int:
+    \"\"\"Goes.\"\"\"
+    return n
+"""
 DEPTH = 1500
 """Folders inside each other: beyond what `shutil.rmtree` can recurse."""
 
@@ -59,7 +66,7 @@ def test_a_module_that_is_a_link_to_a_device_is_not_read(project):
 
 
 def test_a_module_that_is_a_pipe_holds_nobody_up(project):
-    folder = project()
+    folder = project(ONE_METHOD)
     os.mkfifo(folder / "pipe.py")
     assert lint(folder) == []
 

@@ -148,7 +148,7 @@ def test_a_revoked_expired_or_removed_key_stops_the_very_next_resolve(registry, 
     revoke_key(home.trust, KEY.public.id, "stolen")
     with refused("revoked"):
         registry.resolve("echo")
-    remove_key(home.trust, KEY.public.id)
+    remove_key(home.trust, KEY.public.id, force=True)
     with refused("unknown_key"):
         registry.resolve("echo")
     end = datetime.now(UTC) + timedelta(hours=1)
