@@ -48,6 +48,19 @@ def test_secret_is_sent_where_it_is_bound(web: Web) -> None:
     assert SECRET not in everything_told(web)
 
 
+def test_secret_that_was_taken_back_is_not_sent_again(web: Web, tmp_path: Path) -> None:
+    server = web.serve()
+    url = f"http://good.test:{server.port}/"
+    web.get(url, GRANTED, credential="api")
+
+    store(tmp_path / "secrets.toml", ENTRY.replace("good.test", "other.test"))
+    assert web.refused(url, GRANTED, credential="api")[:2] == (403, "credential")
+    store(tmp_path / "secrets.toml", "")
+    assert web.refused(url, GRANTED, credential="api")[:2] == (403, "credential")
+
+    assert server.connections == 1
+
+
 @pytest.mark.parametrize("policy", [{}, {"credentials": ("other",)}])
 def test_secret_that_the_policy_does_not_name_is_refused(web: Web, policy: dict) -> None:
     server = web.serve()

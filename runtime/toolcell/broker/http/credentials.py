@@ -16,8 +16,6 @@ agree. A value never leaves this module but into a request.
 import base64
 import os
 import re
-import stat
-import threading
 from pathlib import Path
 
 import msgspec
@@ -29,11 +27,10 @@ from toolcell.broker.http.url import Target
 from toolcell.errors import ConfigError, Status
 from toolcell.policy.hosts import normal_domains
 from toolcell.toml_text import parse_toml
-from toolcell.trust.plain_file import open_plain_file
+from toolcell.trust.owned_file import WatchedFile
 
 __all__ = ["Credential", "CredentialStore", "Secret", "authorised"]
 
-_MAX_STORE_BYTES = 1024 * 1024
 _MAX_SECRET_BYTES = 8192
 _MIN_ECHO_CHARS = 8
 """A shorter value is too likely to stand in a page by chance to be looked for."""
@@ -120,21 +117,18 @@ class Secret(Struct, frozen=True, kw_only=True):
 
 
 class CredentialStore:
-    """The secrets of `path`, read when first asked for. A missing file is an empty store."""
+    """The secrets of `path`, as they are now: one that was taken out, or bound to fewer domains,
+    counts from the next request on. A missing file is an empty store. Thread-safe.
+    """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._entries: dict[str, Credential] | None = None
+        self._file = None if path is None else WatchedFile(path, _parse, secret=True)
 
     def find(self, name: str) -> Credential:
         """The secret `name`. :class:`Refusal` (403) where there is none; :class:`ConfigError`
         where the store can't be used at all.
         """
-        with self._lock:
-            if self._entries is None:
-                self._entries = {} if self._path is None else _load(self._path)
-            entry = self._entries.get(name)
+        entry = None if self._file is None else self._file.current().get(name)
         if entry is None:
             raise Refusal(
                 "credential",
@@ -160,34 +154,13 @@ def authorised(credential: Credential, name: str, target: Target) -> None:
         )
 
 
-def _load(path: Path) -> dict[str, Credential]:
-    raw = _read_private(path)
+def _parse(raw: bytes | None) -> dict[str, Credential]:
     try:
-        return msgspec.convert(parse_toml(raw), dict[str, Credential])
+        return msgspec.convert(parse_toml(raw or b""), dict[str, Credential])
     except ValueError as error:
         # A parser's message may quote a value; a position and a path of fields can't.
         reason = str(error) if isinstance(error, msgspec.ValidationError) else "not valid TOML"
         raise ConfigError(
-            f"{path.name} can't be used: {reason}", remedy="mend it; nothing was sent"
+            f"the secret store can't be used: {reason}",
+            remedy="mend secrets.toml; nothing was sent",
         ) from None
-
-
-def _read_private(path: Path) -> bytes:
-    try:
-        opened = open_plain_file(path)
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise ConfigError(f"{path.name} can't be read: {error.strerror}") from None
-    with opened as file:
-        info = os.fstat(file.fileno())
-        if info.st_uid != os.geteuid() or stat.S_IMODE(info.st_mode) & 0o077:
-            raise ConfigError(
-                f"{path.name} holds secrets, and others may read or write it "
-                f"(mode {stat.S_IMODE(info.st_mode):o})",
-                remedy="chmod 600 it; if others could read it, replace the secrets",
-            )
-        raw = file.read(_MAX_STORE_BYTES + 1)
-    if len(raw) > _MAX_STORE_BYTES:
-        raise ConfigError(f"{path.name} is over {_MAX_STORE_BYTES} bytes")
-    return raw
