@@ -119,10 +119,18 @@ class VerifiedArtifact:
                 data = os.pread(file.fileno(), span.size, span.offset)
         except OSError as error:
             why = error.strerror or "unreadable"
-            raise _rejected("file_gone", f"`{name}` can't be read again: {why}") from None
+            raise self._spoilt("file_gone", f"`{name}` can't be read again: {why}") from None
         if hashlib.sha256(data).hexdigest() != expected:
-            raise _rejected("file_digest", f"`{name}` was altered since it was verified")
+            raise self._spoilt("file_digest", f"`{name}` was altered since it was verified")
         return data
+
+    def _spoilt(self, reason: str, message: str) -> ArtifactRejected:
+        return ArtifactRejected(
+            f"{self.manifest.name} {self.manifest.version}: {message}",
+            remedy="publish the same artifact again: that puts the registry's copy back",
+            status=400,
+            details={"reason": reason},
+        )
 
 
 def open_artifact(

@@ -27,7 +27,7 @@ from toolcell.home import Home
 from toolcell.registry import Registry
 from toolcell.trust.store import TrustStore
 
-__all__ = ["inspect_command", "sign_command", "verify_command"]
+__all__ = ["artifact_bytes", "inspect_command", "sign_command", "verify_command"]
 
 _ARTIFACT = click.Path(path_type=Path)
 
@@ -39,7 +39,7 @@ _ARTIFACT = click.Path(path_type=Path)
 @click.pass_obj
 def sign_command(home: str | None, artifact: Path, key: str | None, out: Path | None) -> None:
     """Sign ARTIFACT. A signature that is there already is replaced."""
-    archive = read_artifact_file(artifact)
+    archive = artifact_bytes(artifact)
     signer = signing_key(Home(home), key)
     signed = sign_artifact(archive, signer)
     target = out or artifact
@@ -58,7 +58,7 @@ def verify_command(home: str | None, artifact: Path, as_json: bool) -> None:
     """
     trust = TrustStore.load(Home(home).trust)
     try:
-        found = open_artifact(artifact, trust)
+        found = open_artifact(artifact_bytes(artifact), trust)
     except ArtifactRejected as error:
         if as_json:
             click.echo(json.dumps({"valid": False, "error": error.to_dict()}, indent=2))
@@ -94,10 +94,12 @@ def inspect_command(home: str | None, tool: str, scope: str, as_json: bool) -> N
     """
     place = Home(home)
     if "/" in tool or tool.endswith(".tool"):
-        contents = read_contents(Path(tool))
+        contents = read_contents(artifact_bytes(Path(tool)))
+        contents.check_files()
     else:
-        contents = _published(place, tool, scope)
-    contents.check_files()
+        name, _, wanted = tool.partition("@")
+        with Registry.open(place) as registry:
+            contents = registry.look(name, wanted, scope=scope)
     about = _described(contents, TrustStore.load(place.trust))
     if as_json:
         click.echo(json.dumps(about, indent=2))
@@ -105,12 +107,22 @@ def inspect_command(home: str | None, tool: str, scope: str, as_json: bool) -> N
         _show(about)
 
 
-def _published(home: Home, tool: str, scope: str) -> Contents:
-    name, _, wanted = tool.partition("@")
-    with Registry.open(home) as registry:
-        found = registry.resolve(name, wanted, scope=scope).artifact
-        path = registry.path_of(found)
-    return read_contents(path)
+def artifact_bytes(path: Path) -> bytes:
+    """The artifact in `path`, which was typed here: a message may say all of it.
+
+    Elsewhere it may not, since a path of the host must not get into a result.
+    """
+    try:
+        return read_artifact_file(path)
+    except ArtifactRejected as error:
+        if error.details.get("reason") != "not_a_file":
+            raise
+        raise ArtifactRejected(
+            f"{path}{error.message.removeprefix(path.name)}",
+            remedy=error.remedy,
+            status=error.status,
+            details=error.details,
+        ) from None
 
 
 def _described(contents: Contents, trust: TrustStore) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import msgspec
 
 from toolcell.artifact.manifest import MAX_MANIFEST_BYTES, Manifest
 from toolcell.artifact.open import read_contents
+from toolcell.cli.artifacts import artifact_bytes
 from toolcell.cli.terminal import say
 from toolcell.errors import ConfigError
 from toolcell.home import Home
@@ -206,6 +207,42 @@ def _show_explained(
     )
 
 
+@policy_command.command("bind")
+@click.argument("tool")
+@click.argument("policy", metavar="CLASS")
+@click.pass_obj
+def bind_command(home: str | None, tool: str, policy: str) -> None:
+    """Bind a policy class to a published TOOL: each version gets it where a call names none.
+
+    `toolcell list` shows what is bound.
+    """
+    place = Home(home)
+    require_class(place, policy)
+    with Registry.open(place) as registry:
+        registry.bind_policy(tool, policy)
+    say(f"policy class {policy} is bound to {tool}, to every version of it")
+
+
+@policy_command.command("unbind")
+@click.argument("tool")
+@click.pass_obj
+def unbind_command(home: str | None, tool: str) -> None:
+    """Take a binding back: TOOL gets the class that its manifest names, where that is allowed."""
+    with Registry.open(Home(home)) as registry:
+        registry.bind_policy(tool, None)
+    say(f"no policy class is bound to {tool}")
+
+
+def require_class(home: Home, policy: str) -> None:
+    """:class:`ConfigError` where `policy` is no class of `home` that could be bound to a tool."""
+    known = PolicyBook(home).catalog().grants
+    if policy not in known:
+        raise ConfigError(
+            f"there is no policy class {policy[:64]!a}; there are {', '.join(sorted(known))}",
+            remedy="name one of those, or put a file that defines it into the home's policies",
+        )
+
+
 def _subject(home: Home, tool: str, scope: str) -> tuple[Manifest, str | None]:
     """The manifest of `tool`, and the policy that the registry binds to it.
 
@@ -214,7 +251,7 @@ def _subject(home: Home, tool: str, scope: str) -> tuple[Manifest, str | None]:
     if tool.endswith(".json"):
         return _read_manifest(tool), None
     if "/" in tool or tool.endswith(".tool"):
-        return read_contents(Path(tool)).manifest, None
+        return read_contents(artifact_bytes(Path(tool))).manifest, None
     name, _, version = tool.partition("@")
     with Registry.open(home) as registry:
         found = registry.resolve(name, version, scope=scope)

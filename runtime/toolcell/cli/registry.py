@@ -5,17 +5,18 @@ Owns the reading of options and the printing. What is decided is decided in `too
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from toolcell.cli.artifacts import artifact_bytes
 from toolcell.cli.terminal import say
-from toolcell.errors import ConfigError
 from toolcell.home import Home
 from toolcell.registry import Registry
-from toolcell.registry.index import VersionRow
+from toolcell.trust.store import TrustStore
 
 __all__ = ["list_command", "publish_command", "scope_command", "yank_command"]
 
@@ -33,15 +34,21 @@ def publish_command(
     """Put a signed ARTIFACT into the registry, after checking it as for a run."""
     place = Home(home)
     if policy is not None:
-        _check_class(place, policy)
+        from toolcell.cli.policy import require_class
+
+        require_class(place, policy)
     with Registry.open(place) as registry:
-        done = registry.publish(artifact, scope=scope, policy=policy, transfer=transfer)
+        done = registry.publish(
+            artifact_bytes(artifact), scope=scope, policy=policy, transfer=transfer
+        )
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(done), indent=2))
         return
     what = "published" if done.created else "was published already:"
     say(f"{what} {done.name} {done.version} by {done.publisher} in scope {done.scope}")
     say(f"  {done.digest}")
+    if done.policy is not None:
+        say(f"  policy class {done.policy} is bound to {done.name}, to every version of it")
 
 
 @click.command("list")
@@ -49,15 +56,27 @@ def publish_command(
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 @click.pass_obj
 def list_command(home: str | None, scope: str | None, as_json: bool) -> None:
-    """List what is in the registry, newest version first."""
-    with Registry.open(Home(home)) as registry:
+    """List what is in the registry, newest version first.
+
+    POLICY is the class that is bound to a tool, `-` where none is. The last column says what keeps
+    a version from being used: it was withdrawn, or the key that signed it does not count.
+    """
+    place = Home(home)
+    trust, now = TrustStore.load(place.trust), datetime.now(UTC)
+    with Registry.open(place) as registry:
         scopes = registry.scopes.listing()
         if scope is not None:
             registry.scopes.keys(scope)
             scopes = [each for each in scopes if each.name == scope]
         members = {each.name: set(each.tools) for each in scopes}
+        bound = registry.bindings()
         rows = [
-            _described(row, [name for name, tools in members.items() if row.name in tools])
+            {
+                **msgspec.to_builtins(row),
+                "scopes": [name for name, tools in members.items() if row.name in tools],
+                "policy": bound.get(row.name),
+                "key_state": trust.state(row.key_id, now),
+            }
             for row in registry.versions()
         ]
     if scope is not None:
@@ -68,7 +87,7 @@ def list_command(home: str | None, scope: str | None, as_json: bool) -> None:
         say("nothing is published: `toolcell publish ARTIFACT`")
     else:
         _table(
-            ("TOOL", "VERSION", "PUBLISHER", "LANE", "SCOPES", "DIGEST", ""),
+            ("TOOL", "VERSION", "PUBLISHER", "LANE", "SCOPES", "POLICY", "DIGEST", ""),
             [
                 (
                     row["name"],
@@ -76,8 +95,9 @@ def list_command(home: str | None, scope: str | None, as_json: bool) -> None:
                     row["publisher"],
                     row["lane"],
                     ",".join(row["scopes"]) or "-",
+                    row["policy"] or "-",
                     row["digest"][:19],
-                    f"withdrawn: {row['yanked_why']}" if row["yanked_at"] else "",
+                    _remark(row),
                 )
                 for row in rows
             ],
@@ -87,17 +107,17 @@ def list_command(home: str | None, scope: str | None, as_json: bool) -> None:
 @click.command("yank")
 @click.argument("name")
 @click.argument("version")
-@click.option("--why", default="no reason given", help="Shown to whoever asks for it.")
+@click.option("--why", help="Shown to whoever asks for it. [default: the reason it has]")
 @click.option("--undo", is_flag=True, help="Take the withdrawal back.")
 @click.pass_obj
-def yank_command(home: str | None, name: str, version: str, why: str, undo: bool) -> None:
+def yank_command(home: str | None, name: str, version: str, why: str | None, undo: bool) -> None:
     """Withdraw a published version: nothing resolves to it any more."""
     with Registry.open(Home(home)) as registry:
         if undo:
             registry.unyank(name, version)
+            say(f"{name} {version} is available again")
         else:
-            registry.yank(name, version, why)
-    say(f"{name} {version} {'is available again' if undo else 'is withdrawn'}")
+            say(f"{name} {version} is withdrawn: {registry.yank(name, version, why)}")
 
 
 @click.group("scope")
@@ -169,19 +189,12 @@ def list_scopes_command(home: str | None, as_json: bool) -> None:
             say(f"    not made with this scope's key, and refused: {name}", err=True)
 
 
-def _check_class(home: Home, policy: str) -> None:
-    from toolcell.policy.book import PolicyBook
-
-    known = PolicyBook(home).catalog().grants
-    if policy not in known:
-        raise ConfigError(
-            f"there is no policy class {policy[:64]!a}; there are {', '.join(sorted(known))}",
-            remedy="name one of those, or put a file that defines it into the home's policies",
-        )
-
-
-def _described(row: VersionRow, scopes: list[str]) -> dict[str, Any]:
-    return {**msgspec.to_builtins(row), "scopes": scopes}
+def _remark(row: dict[str, Any]) -> str:
+    """What keeps a listed version from being used, if anything does."""
+    state = row["key_state"].removesuffix("_key").replace("_", " ")
+    parts = [f"withdrawn: {row['yanked_why']}"] if row["yanked_at"] else []
+    parts += [f"key {state}"] if state != "valid" else []
+    return "; ".join(parts)
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from toolcell.home import ensure_private_dir, writing
 from toolcell.trust.owned_file import sync_directory
+from toolcell.trust.plain_file import open_plain_file
 
 __all__ = ["BlobStore"]
 
@@ -36,6 +37,14 @@ class BlobStore:
     def path(self, blob: str) -> Path:
         """Where the blob is, if it is there."""
         return self._blobs / blob[:2] / blob
+
+    def is_whole(self, blob: str) -> bool:
+        """Whether the blob is there, and still is what was put there."""
+        try:
+            with open_plain_file(self.path(blob)) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == blob
+        except OSError:
+            return False
 
     @contextmanager
     def publishing(self) -> Iterator[None]:

@@ -179,6 +179,12 @@ class Index:
         with self._lock, _mapped():
             return _first(self._connect(), ToolRow, "SELECT * FROM tool WHERE name = ?", name)
 
+    def tools(self) -> list[ToolRow]:
+        """Every name."""
+        with self._lock, _mapped():
+            rows = self._connect().execute("SELECT * FROM tool ORDER BY name")
+            return [ToolRow(*row) for row in rows]
+
     def versions(self, name: str | None = None) -> list[VersionRow]:
         """The versions of `name`, or of every tool."""
         query = "SELECT * FROM version WHERE name = ?1 OR ?1 IS NULL"

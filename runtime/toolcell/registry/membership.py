@@ -13,7 +13,7 @@ from toolcell.errors import ConfigError, PolicyDenied, ToolNotFound
 from toolcell.registry.index import Change, Index, MembershipRow
 from toolcell.registry.scope_keys import ScopeFile, ScopeKeys, membership_message
 
-__all__ = ["DEFAULT_SCOPE", "ScopeListing", "Scopes"]
+__all__ = ["DEFAULT_SCOPE", "ScopeListing", "Scopes", "no_such_scope", "put_member"]
 
 DEFAULT_SCOPE = "default"
 _NAME = re.compile(r"(?=.{1,64}\Z)[a-z][a-z0-9]*(-[a-z0-9]+)*", re.ASCII)
@@ -40,7 +40,7 @@ class Scopes:
         """The keys of `scope`. :class:`ToolNotFound` where there is no such scope."""
         keys = self._file.current().get(scope)
         if keys is None:
-            raise _no_such_scope(scope)
+            raise no_such_scope(scope)
         return keys
 
     def create(self, scope: str) -> None:
@@ -138,7 +138,8 @@ def _verifies(row: MembershipRow, keys: ScopeKeys) -> bool:
     return keys.verifies(row.mac, membership_message(row.scope, row.tool_id, row.name))
 
 
-def _no_such_scope(scope: str) -> ToolNotFound:
+def no_such_scope(scope: str) -> ToolNotFound:
+    """The error for a scope that nobody made."""
     return ToolNotFound(
         f"there is no scope {scope[:64]!a}",
         remedy="see `toolcell scope list`, or make it with `toolcell scope create`",

@@ -37,7 +37,10 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Published(Struct, frozen=True, kw_only=True):
-    """What came of it. `created` is false where that version was there already, bit for bit."""
+    """What came of it. `created` is false where that version was there already, bit for bit.
+
+    `policy`: the class that is bound to the tool now, whichever version; None where none is.
+    """
 
     name: str
     version: str
@@ -45,14 +48,16 @@ class Published(Struct, frozen=True, kw_only=True):
     publisher: str
     scope: str
     created: bool
+    policy: str | None = None
 
 
 def publish(request: Request, index: Index, blobs: BlobStore) -> Published:
     """Publishes a verified artifact.
 
     The same version with the same content again changes nothing, but takes over a renewed
-    signature. :class:`ConfigError` (status 409) for the same version with another content, and for
-    a name or tool id that belongs to somebody else.
+    signature, and puts back a copy that was damaged; its own publisher may do that also after the
+    name has passed to another one. :class:`ConfigError` (status 409) for the same version with
+    another content, and for a name or tool id that belongs to somebody else.
     """
     # Without a lock: only to refuse early, before anything is written. Asked again below.
     with index.change() as change:
@@ -68,7 +73,8 @@ def _record(change: Change, request: Request, blob: str) -> Published:
     artifact, manifest = request.artifact, request.artifact.manifest
     tool, known = _check_conflicts(change, request)
     bound = request.policy or (tool.policy if tool else None)
-    change.put_tool(ToolRow(manifest.name, manifest.id, artifact.publisher, bound))
+    owner = artifact.publisher if tool is None or request.transfer else tool.publisher
+    change.put_tool(ToolRow(manifest.name, manifest.id, owner, bound))
     row = VersionRow(
         name=manifest.name,
         version=manifest.version,
@@ -97,6 +103,7 @@ def _record(change: Change, request: Request, blob: str) -> Published:
         publisher=artifact.publisher,
         scope=request.scope,
         created=known is None,
+        policy=bound,
     )
 
 
@@ -111,11 +118,11 @@ def _check_conflicts(change: Change, request: Request) -> tuple[ToolRow | None, 
             f"tool id {manifest.id} belongs to `{holder.name}`",
             f"give `{name}` an id of its own (a new UUID) and build it again",
         )
+    known = change.version(name, manifest.version)
     if tool is not None and not request.transfer:
-        if tool.publisher != publisher:
+        if tool.publisher != publisher and not _is_own(known, request):
             raise _conflict(
-                f"`{name}` was first published by `{tool.publisher}`, this one is signed by "
-                f"`{publisher}`",
+                f"`{name}` belongs to `{tool.publisher}`, this one is signed by `{publisher}`",
                 "choose another name, or say --transfer if the tool has changed hands",
             )
         if tool.tool_id != manifest.id:
@@ -123,7 +130,6 @@ def _check_conflicts(change: Change, request: Request) -> tuple[ToolRow | None, 
                 f"`{name}` is tool {tool.tool_id}, this one is {manifest.id}",
                 "keep the id when you change a tool, or say --transfer to replace it",
             )
-    known = change.version(name, manifest.version)
     if known is not None and known.digest != request.artifact.digest:
         raise _conflict(
             f"{name} {manifest.version} is published with other content ({known.digest[:19]}…, "
@@ -131,6 +137,15 @@ def _check_conflicts(change: Change, request: Request) -> tuple[ToolRow | None, 
             "a published version never changes: raise `version`, build and sign again",
         )
     return tool, known
+
+
+def _is_own(known: VersionRow | None, request: Request) -> bool:
+    """Whether this publisher published this very version, with this very content."""
+    artifact = request.artifact
+    return known is not None and (known.publisher, known.digest) == (
+        artifact.publisher,
+        artifact.digest,
+    )
 
 
 def _conflict(message: str, remedy: str) -> ConfigError:

@@ -11,7 +11,8 @@ process, throws away what was remembered.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -20,13 +21,19 @@ import msgspec
 from msgspec import Struct, structs
 
 from toolcell.artifact.manifest import ClassName
-from toolcell.artifact.open import VerifiedArtifact, open_artifact, read_artifact_file
+from toolcell.artifact.open import (
+    Contents,
+    VerifiedArtifact,
+    open_artifact,
+    read_artifact_file,
+    read_contents,
+)
 from toolcell.artifact.schema import MethodSchemas
 from toolcell.errors import ArtifactRejected, ConfigError, ToolNotFound
 from toolcell.home import Home
 from toolcell.registry.blobs import BlobStore
-from toolcell.registry.index import Index, MembershipRow, VersionRow
-from toolcell.registry.membership import DEFAULT_SCOPE, Scopes
+from toolcell.registry.index import Change, Index, MembershipRow, VersionRow
+from toolcell.registry.membership import DEFAULT_SCOPE, Scopes, no_such_scope
 from toolcell.registry.publishing import Published, Request, publish
 from toolcell.registry.scope_keys import ScopeFile, ScopeKeys
 from toolcell.registry.versions import parse_range, parse_version
@@ -150,6 +157,8 @@ class Registry:
     ) -> tuple[MembershipRow, ScopeKeys]:
         keys = scopes.get(scope)
         rows = self._index.memberships(scope, name)
+        if keys is None and scope != DEFAULT_SCOPE:  # that one is made by the first publisher
+            raise no_such_scope(scope)
         if keys is None or not rows:
             raise ToolNotFound(
                 f"tool {name[:64]!a} is not in scope {scope[:64]!a}",
@@ -188,7 +197,8 @@ class Registry:
             known = self._artifacts.get(row.blob)
             if known is None:
                 path = self._blobs.path(row.blob)
-                known = open_artifact(path, trust).kept_at(path)
+                with self._damage_named(row):
+                    known = open_artifact(path, trust).kept_at(path)
                 if len(self._artifacts) >= MAX_REMEMBERED:
                     self._artifacts.clear()
                 self._artifacts[row.blob] = known
@@ -203,6 +213,23 @@ class Registry:
                 details={"reason": "index_mismatch"},
             )
         return artifact
+
+    @contextmanager
+    def _damage_named(self, row: VersionRow) -> Iterator[None]:
+        """Says of a blob that is not what was published whose it is, and what heals it."""
+        try:
+            yield
+        except ArtifactRejected as error:
+            if self._blobs.is_whole(row.blob):
+                raise
+            missing = error.details.get("reason") == "not_a_file"
+            what = "is missing" if missing else f"is damaged: {error.message}"
+            raise ArtifactRejected(
+                f"the registry's copy of {row.name} {row.version} {what}",
+                remedy="publish the same artifact again: that puts its copy back",
+                status=error.status,
+                details=error.details,
+            ) from None
 
     # --- change -----------------------------------------------------------------------------
 
@@ -229,24 +256,23 @@ class Registry:
         )
         return publish(request, self._index, self._blobs)
 
-    def yank(self, name: str, version: str, why: str) -> None:
-        """Withdraws a version: it stays on disk, and no resolve finds it any more."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._set_yanked(name, version, now, why)
+    def yank(self, name: str, version: str, why: str | None = None) -> str:
+        """Withdraws a version: it stays on disk, and no resolve finds it any more.
+
+        Returns the reason that counts now: `why`, else the one of an earlier withdrawal.
+        """
+        with self._index.change() as change:
+            row = _published(change, name, version)
+            reason = why or row.yanked_why or "no reason given"
+            when = row.yanked_at or datetime.now(UTC).isoformat(timespec="seconds")
+            change.put_version(structs.replace(row, yanked_at=when, yanked_why=reason))
+        return reason
 
     def unyank(self, name: str, version: str) -> None:
         """Takes a withdrawal back."""
-        self._set_yanked(name, version, None, None)
-
-    def _set_yanked(self, name: str, version: str, when: str | None, why: str | None) -> None:
         with self._index.change() as change:
-            row = change.version(name, version)
-            if row is None:
-                raise ToolNotFound(
-                    f"no version {version[:64]!a} of tool {name[:64]!a} is published",
-                    remedy="see `toolcell list`",
-                )
-            change.put_version(structs.replace(row, yanked_at=when, yanked_why=why))
+            row = _published(change, name, version)
+            change.put_version(structs.replace(row, yanked_at=None, yanked_why=None))
 
     def bind_policy(self, name: str, policy: str | None) -> None:
         """Binds the policy class `policy` to the tool `name`; None takes the binding back."""
@@ -265,15 +291,21 @@ class Registry:
         rows = self._index.versions(name)
         return sorted(rows, key=lambda row: (row.name, _descending(row.version)))
 
-    def path_of(self, artifact: VerifiedArtifact) -> Path:
-        """Where the archive of a resolved artifact lies. Whoever opens it must verify it."""
-        manifest = artifact.manifest
-        rows = [
-            row for row in self._index.versions(manifest.name) if row.version == manifest.version
-        ]
-        if not rows:
-            raise ToolNotFound(f"{manifest.name} {manifest.version} is not published")
-        return self._blobs.path(rows[0].blob)
+    def bindings(self) -> dict[str, str | None]:
+        """Every tool, with the policy class that is bound to it. For display."""
+        return {row.name: row.policy for row in self._index.tools()}
+
+    def look(self, name: str, version_range: str = "", *, scope: str = DEFAULT_SCOPE) -> Contents:
+        """What :meth:`resolve` would take, whether or not the key that signed it counts.
+
+        For looking at it only: the archive is whole, and its publisher is not proven.
+        """
+        membership, _ = self._membership(name, scope, self._scope_file.current())
+        row = self._choose(name, version_range, membership)
+        with self._damage_named(row):
+            contents = read_contents(self._blobs.path(row.blob))
+            contents.check_files()
+        return contents
 
     def sweep(self) -> int:
         """Removes what killed publishers left; returns how many files. Publishing does it too."""
@@ -289,8 +321,18 @@ def _class_name(policy: str | None) -> str | None:
     except msgspec.ValidationError:
         raise ConfigError(
             f"{str(policy)[:64]!a} can't be bound to a tool: it is not the name of a policy class",
-            remedy="bind a class of the home's policies, with `toolcell publish --policy CLASS`",
+            remedy="bind a class of the home's policies: `toolcell policy bind TOOL CLASS`",
         ) from None
+
+
+def _published(change: Change, name: str, version: str) -> VersionRow:
+    row = change.version(name, version)
+    if row is None:
+        raise ToolNotFound(
+            f"no version {version[:64]!a} of tool {name[:64]!a} is published",
+            remedy="see `toolcell list`",
+        )
+    return row
 
 
 def _descending(version: str) -> tuple[int, ...]:

@@ -6,13 +6,13 @@ Owns one way of opening. Used wherever keys, trust or artifacts are read.
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 __all__ = ["open_plain_file"]
 
 
-def open_plain_file(path: Path) -> BinaryIO:
+def open_plain_file(path: Path) -> BufferedReader:
     """Opens `path` for reading. `OSError` where it is a link, a folder, a pipe or a device.
 
     The last name of the path is not followed where it is a link. A named pipe does not hold us up.

@@ -179,6 +179,13 @@ class TrustStore:
         """Revocations, by key id, of keys that the store does not hold."""
         return {id_: each for id_, each in self._revoked.items() if id_ not in self._keys}
 
+    def state(self, key_id: str, now: datetime) -> str:
+        """The state of that key (see :meth:`TrustedKey.state`), or `unknown_key`."""
+        key = self._keys.get(key_id)
+        if key is not None:
+            return key.state(now)
+        return "revoked" if key_id in self._revoked else "unknown_key"
+
     def find(self, key_id: str) -> TrustedKey:
         """The key `key_id`, whether valid or not. :class:`ArtifactRejected` where unknown, or known
         by its revocation alone."""

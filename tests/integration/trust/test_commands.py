@@ -189,7 +189,63 @@ def test_a_policy_class_that_is_bound_must_exist(run, artifact):
     status, _, err = run("publish", artifact, "--policy", "everything")
     assert status == 2
     assert "safe-default" in err
+    status, _, err = run("publish", artifact, "--policy", str(artifact.parent / "own.toml"))
+    assert (status, "there is no policy class" in err) == (2, True)
     assert run("publish", artifact, "--policy", "compute")[0] == 0
+
+
+def test_a_binding_is_told_listed_changed_and_taken_back(run, artifact):
+    run("keygen", "me", "--trust")
+    run("sign", artifact)
+    assert "bound" not in run("publish", artifact)[1]
+    assert json.loads(run("list", "--json")[1])[0]["policy"] is None
+    out = run("publish", artifact, "--policy", "compute")[1]
+    assert "was published already" in out
+    assert "policy class compute is bound to echo" in out
+    assert "  compute  sha256:" in run("list")[1]
+    assert json.loads(run("publish", artifact, "--json")[1])["policy"] == "compute"
+    assert run("policy", "bind", "echo", "observer")[0] == 0
+    assert json.loads(run("list", "--json")[1])[0]["policy"] == "observer"
+    assert run("policy", "unbind", "echo")[0] == 0
+    assert json.loads(run("list", "--json")[1])[0]["policy"] is None
+    for words in (("bind", "echo", "everything"), ("bind", "nothing", "compute"), ("unbind", "x")):
+        assert run("policy", *words)[0] in (1, 2)
+
+
+def test_a_tool_whose_key_was_revoked_is_listed_as_such_and_still_shown(run, artifact):
+    _, out, _ = run("keygen", "me", "--trust")
+    run("sign", artifact)
+    run("publish", artifact)
+    assert run("list")[1].splitlines()[1].rstrip().endswith("sha256:" + _digest_start(run))
+    run("trust", "revoke", words_of(out, "key id")[:16], "--why", "laptop stolen")
+    assert run("list")[1].rstrip().endswith("key revoked")
+    assert json.loads(run("list", "--json")[1])[0]["key_state"] == "revoked"
+    status, out, _ = run("inspect", "echo")
+    assert (status, "revoked" in out, "laptop stolen" in out) == (0, True, True)
+    run("trust", "remove", "--force", json.loads(run("list", "--json")[1])[0]["key_id"])
+    assert run("list")[1].rstrip().endswith("key unknown")
+    assert run("inspect", "echo")[0] == 0
+
+
+def _digest_start(run) -> str:
+    return json.loads(run("list", "--json")[1])[0]["digest"].removeprefix("sha256:")[:12]
+
+
+def test_a_second_withdrawal_without_a_reason_keeps_the_first_one(run, artifact):
+    run("keygen", "me", "--trust")
+    run("sign", artifact)
+    run("publish", artifact)
+    run("yank", "echo", "1.0.0", "--why", "loses data")
+    assert "is withdrawn: loses data" in run("yank", "echo", "1.0.0")[1]
+    assert "withdrawn: loses data" in run("list")[1]
+
+
+@pytest.mark.parametrize("words", [("sign",), ("verify",), ("inspect",), ("publish",)])
+def test_a_file_that_can_not_be_read_is_named_as_it_was_typed(run, tmp_path, words):
+    run("keygen", "me", "--trust")
+    status, _, err = run(*words, tmp_path / "gone.tool")
+    assert status == 1
+    assert f"{tmp_path}/gone.tool can't be read" in err
 
 
 def test_inspect_shows_an_artifact_that_nobody_trusts(run, artifact):

@@ -99,6 +99,39 @@ def test_an_entry_is_checked_on_every_resolve_remembered_or_not(published, monke
         assert checked
 
 
+@pytest.mark.parametrize("spoil", ["flip", "cut", "remove"])
+def test_a_copy_that_is_not_what_was_published_is_named_and_healed(registry, home, spoil):
+    archive = signed()
+    registry.publish(archive)
+    path = blob_file(home, registry)
+    match spoil:
+        case "flip":
+            path.write_bytes(bytes([*archive[:-1], archive[-1] ^ 1]))
+        case "cut":
+            path.write_bytes(archive[:-1])
+        case "remove":
+            path.unlink()
+    for ask in (registry.resolve, registry.look):
+        with pytest.raises(ArtifactRejected, match=r"copy of echo 1\.0\.0 is") as caught:
+            ask("echo")
+        assert "publish the same artifact again" in caught.value.remedy
+        assert str(home.root) not in caught.value.message
+    registry.publish(archive)
+    assert registry.resolve("echo").artifact.digest == registry.look("echo").digest
+
+
+def test_a_copy_that_is_damaged_after_it_was_resolved_says_whose_it_is(registry, home):
+    registry.publish(signed())
+    artifact = registry.resolve("echo").artifact
+    path = blob_file(home, registry)
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(
+        ArtifactRejected, match=r"^echo 1\.0\.0: `tool\.wasm` was altered"
+    ) as caught:
+        artifact.read("tool.wasm")
+    assert "publish" in caught.value.remedy
+
+
 def test_another_artifact_under_the_same_row_is_refused(published, raw_index):
     published.publish(signed(id=OTHER_ID, name="other"))
     raw_index(

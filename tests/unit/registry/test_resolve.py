@@ -24,6 +24,11 @@ from toolcell.trust.edit import add_key, remove_key, revoke_key
 from toolcell.trust.keys import SigningKey
 
 
+def blob_of(registry, home, version="1.0.0"):
+    (row,) = [row for row in registry.versions("echo") if row.version == version]
+    return home.registry / "blobs" / "sha256" / row.blob[:2] / row.blob
+
+
 def version_of(registry, *asked, **options) -> str:
     return registry.resolve(*asked, **options).artifact.manifest.version
 
@@ -103,7 +108,7 @@ def test_what_would_not_be_run_is_not_published(registry, home, make, reason):
 def test_a_name_belongs_to_its_first_publisher_and_id(registry, home):
     registry.publish(signed())
     add_key(home.trust, "mallory", OTHER_KEY.public)
-    with pytest.raises(ConfigError, match="first published by `acme`") as caught:
+    with pytest.raises(ConfigError, match="belongs to `acme`") as caught:
         registry.publish(signed(key=OTHER_KEY, version="9.0.0"))
     assert caught.value.status == 409
     with pytest.raises(ConfigError, match="this one is"):
@@ -127,6 +132,27 @@ def test_a_name_changes_hands_only_when_told_so(registry, home):
     assert (found.artifact.publisher, found.artifact.manifest.version) == ("heir", "1.0.0")
 
 
+def test_an_earlier_publisher_may_heal_his_version_and_nothing_else(registry, home):
+    mine = signed()
+    registry.publish(mine)
+    add_key(home.trust, "heir", OTHER_KEY.public)
+    registry.publish(signed(version="2.0.0", key=OTHER_KEY), transfer=True)
+    blob_of(registry, home, "1.0.0").write_bytes(b"rotten")
+    assert registry.publish(mine).created is False
+    assert version_of(registry, "echo", "1.0.0") == "1.0.0"
+    with pytest.raises(ConfigError, match="belongs to `heir`"):
+        registry.publish(signed(version="3.0.0"))
+    with pytest.raises(ConfigError, match="belongs to `heir`"):
+        registry.publish(signed(version="2.0.0"))
+
+
+def test_nobody_puts_his_signature_on_what_another_published(registry, home):
+    registry.publish(signed())
+    add_key(home.trust, "mallory", OTHER_KEY.public)
+    with pytest.raises(ConfigError, match="belongs to `acme`"):
+        registry.publish(signed(key=OTHER_KEY))
+
+
 def test_a_version_that_was_yanked_is_not_resolved_until_it_is_back(registry):
     registry.publish(signed())
     registry.publish(signed(version="1.1.0"))
@@ -140,6 +166,36 @@ def test_a_version_that_was_yanked_is_not_resolved_until_it_is_back(registry):
     assert version_of(registry, "echo") == "1.1.0"
     with pytest.raises(ToolNotFound):
         registry.yank("echo", "7.0.0", "no such")
+
+
+def test_a_second_withdrawal_keeps_the_reason_and_the_time_of_the_first(registry):
+    registry.publish(signed())
+    assert registry.yank("echo", "1.0.0") == "no reason given"
+    assert registry.yank("echo", "1.0.0", "loses data") == "loses data"
+    (before,) = registry.versions("echo")
+    assert registry.yank("echo", "1.0.0") == "loses data"
+    assert registry.versions("echo") == [before]
+    assert registry.yank("echo", "1.0.0", "leaks too") == "leaks too"
+
+
+def test_a_scope_that_nobody_made_is_said_to_be_none(registry):
+    registry.publish(signed())
+    with pytest.raises(ToolNotFound, match="there is no scope 'nope'") as caught:
+        registry.resolve("echo", scope="nope")
+    assert "scope add" not in caught.value.remedy
+    registry.scopes.create("team")
+    with pytest.raises(ToolNotFound, match="'echo' is not in scope 'team'"):
+        registry.resolve("echo", scope="team")
+
+
+def test_what_is_looked_at_need_not_be_trusted_any_more(registry, home):
+    registry.publish(signed())
+    revoke_key(home.trust, KEY.public.id, "stolen")
+    with refused("revoked"):
+        registry.resolve("echo")
+    assert registry.look("echo").manifest.name == "echo"
+    with pytest.raises(ToolNotFound):
+        registry.look("echo", "^2")
 
 
 def test_a_revoked_expired_or_removed_key_stops_the_very_next_resolve(registry, home):
