@@ -17,7 +17,7 @@ from toolcell_sdk.errors import SchemaError
 from toolcell_sdk.shapes import Resolver, Shape
 from toolcell_sdk.shapes.records import Part, arguments
 
-__all__ = ["Method", "Registry", "collecting", "method", "registered"]
+__all__ = ["Method", "Registry", "check_name", "collecting", "method", "registered"]
 
 # The manifest's pattern for a method's name.
 _NAME = re.compile(r"[a-z][a-zA-Z0-9_]{0,63}")
@@ -103,6 +103,15 @@ class Method:
         }
 
 
+def check_name(name: str) -> None:
+    """Raises `SchemaError` for a name that a manifest can't hold."""
+    if not _NAME.fullmatch(name):
+        raise SchemaError(
+            f"{name!r:.80} can't be a method's name: a lower-case letter, then letters, digits and "
+            f"`_`, at most 64; give another with @method(name=...)"
+        )
+
+
 class Registry:
     """The methods of one tool, by name, in the order of definition."""
 
@@ -111,11 +120,7 @@ class Registry:
 
     def add(self, function: Callable[..., Any], name: str, description: str | None) -> None:
         """Raises `SchemaError` for a name that is taken or that a manifest can't hold."""
-        if not _NAME.fullmatch(name):
-            raise SchemaError(
-                f"{name!r} can't be a method's name: a lower-case letter, then letters, digits and "
-                f"`_`, at most 64; give another with @method(name=...)"
-            )
+        check_name(name)
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
             raise SchemaError(f"{name}(): a method returns its result; write a plain `def`")
         if name in self.methods:

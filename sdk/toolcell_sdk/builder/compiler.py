@@ -27,8 +27,10 @@ MAX_DETAIL_CHARACTERS = 8000
 
 _TRACEBACK = "Traceback (most recent call last):"
 _MOUNT = re.compile(r'File "/0/')
-# Frames of the interpreter's own import machinery and of the generated entry module.
-_FOREIGN_FRAME = re.compile(r'  File "(/1/toolcell_entry\.py|<frozen [^"]*>)".*\n(?:    .*\n)*')
+# Frames of the SDK, of the entry module beside it and of Python itself: not the author's.
+_FOREIGN_FRAME = re.compile(r'  File "(/1/|/python/|<frozen )[^"]*".*\n(?:    .*\n)*')
+_OWN_WORDS = "toolcell_sdk.errors.SchemaError: "
+"""What stands before a message that needs no more: it names method, parameter and remedy."""
 
 _DRIVER = """\
 import resource, sys
@@ -126,4 +128,8 @@ def _failure(status: int, output: str, staged: Staged) -> tuple[str, str]:
     trace = _FOREIGN_FRAME.sub("", output[start:])
     trace = _MOUNT.sub('File "', trace).partition("\n\nCaused by:")[0].rstrip()
     last = next((line for line in reversed(trace.splitlines()) if line[:1].strip()), "")
-    return f"the module failed while it was imported: {last}", trace[-MAX_DETAIL_CHARACTERS:]
+    message = f"the module failed while it was imported: {last}"
+    if last.startswith(_OWN_WORDS):
+        message = last.removeprefix(_OWN_WORDS)
+        trace = trace.removesuffix(last).rstrip()
+    return message, trace[-MAX_DETAIL_CHARACTERS:] if '  File "' in trace else ""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from toolcell_sdk.lint.checker import Checker
 from toolcell_sdk.lint.finding import Finding, LintError
+from toolcell_sdk.lint.signatures import SignatureChecker
 from toolcell_sdk.module_names import name_problem
 from toolcell_sdk.project import PROJECT_FILE, Project, load_project
 from toolcell_sdk.sources import author_files
@@ -29,6 +30,8 @@ def lint_project(project: Project) -> list[Finding]:
     """The findings for a project that was read already."""
     findings: set[Finding] = set()
     used: set[str] = set()
+    # Vendored code may bring methods along, and what can't be read may have them.
+    may_have_methods = bool(project.python_path)
     files = author_files(project)
     findings.update(_names(project, files))
     for file in files:
@@ -42,6 +45,7 @@ def lint_project(project: Project) -> list[Finding]:
         try:
             tree = ast.parse(file.read_bytes(), filename=name)
             checker = Checker(name, tree, project.capabilities)
+            signatures = SignatureChecker(name, tree)
         except SyntaxError as error:
             line, column = error.lineno or 1, error.offset or 1
             findings.add(
@@ -52,8 +56,12 @@ def lint_project(project: Project) -> list[Finding]:
             message = f"the module can't be parsed: {type(error).__name__}"
             findings.add(Finding(name, 1, 1, "syntax", message, "write it less deeply nested"))
             continue
-        findings |= checker.findings
+        findings |= checker.findings | signatures.findings
+        may_have_methods |= signatures.uses_method
         used |= checker.used
+    if not may_have_methods and not any(one.rule in {"size", "syntax"} for one in findings):
+        remedy = "put @method on a function of its module"
+        findings.add(Finding(PROJECT_FILE, 1, 1, "method", "the tool has no method", remedy))
     for capability in set(project.capabilities) - used:
         message = f"`{capability}` is declared and not used"
         remedy = "take it out of `capabilities`: an operator has to grant it"

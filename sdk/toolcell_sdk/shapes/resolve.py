@@ -16,7 +16,7 @@ from toolcell_sdk.shapes.base import Field, Shape
 from toolcell_sdk.shapes.constraints import constrained
 from toolcell_sdk.shapes.records import Part
 
-__all__ = ["Resolver"]
+__all__ = ["Resolver", "unsupported"]
 
 _QUALIFIERS = {typing.Required, typing.NotRequired, getattr(typing, "ReadOnly", None)}
 _SUPPORTED = (
@@ -48,14 +48,17 @@ class Resolver:
             return scalars.SCALARS[hint]
         origin = typing.get_origin(hint)
         if origin is not None:
-            return self._generic(hint, origin, typing.get_args(hint))
+            args = typing.get_args(hint)
+            # `typing.List` on its own has an origin and no arguments; `tuple[()]` has none either.
+            bare = not args and origin is not tuple
+            return self.resolve(origin) if bare else self._generic(hint, origin, args)
         if isinstance(hint, typing.NewType):
             return self.resolve(hint.__supertype__)
         if hasattr(hint, "__value__"):  # PEP 695: type Name = ...
             return self.resolve(hint.__value__)
         if isinstance(hint, type):
             return self._class(hint)
-        raise self._unsupported(hint)
+        raise _unsupported(hint)
 
     def _generic(self, hint: Any, origin: Any, args: tuple[Any, ...]) -> Shape:
         if origin is typing.Annotated:
@@ -78,7 +81,7 @@ class Resolver:
             return containers.mapping(self.resolve(args[1]))
         if isinstance(origin, type) and origin.__module__ == "collections.abc":
             raise SchemaError(f"`{origin.__name__}` is an interface: write `list` or `dict`")
-        raise self._unsupported(hint)
+        raise _unsupported(hint)
 
     def _annotated(self, args: tuple[Any, ...]) -> Shape:
         shape = self.resolve(args[0])
@@ -113,7 +116,7 @@ class Resolver:
             return scalars.enumeration(kind)
         if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
             return self._record(kind)
-        raise self._unsupported(kind)
+        raise _unsupported(kind)
 
     def _record(self, kind: type) -> Shape:
         if kind in self._open:
@@ -158,7 +161,12 @@ class Resolver:
         except SchemaError as error:
             raise SchemaError(f"{kind.__name__}.{name}: {error}") from None
 
-    def _unsupported(self, hint: Any) -> SchemaError:
-        name = getattr(hint, "__name__", None) or str(hint)
-        instead = _INSTEAD.get(name, f"the supported types are {_SUPPORTED}")
-        return SchemaError(f"the type `{name}` has no JSON form; {instead}")
+
+def unsupported(name: str) -> str:
+    """What is said of a type that goes by `name` and is none of the supported."""
+    instead = _INSTEAD.get(name, f"the supported types are {_SUPPORTED}")
+    return f"the type `{name}` has no JSON form; {instead}"
+
+
+def _unsupported(hint: Any) -> SchemaError:
+    return SchemaError(unsupported(getattr(hint, "__name__", None) or str(hint)))

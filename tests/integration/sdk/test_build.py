@@ -1,6 +1,7 @@
 """A build: reproducible, sealed off from the machine, whole or not at all, clear when it fails."""
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -142,25 +143,41 @@ def seen() -> list[str]:
     assert '"sample.py"' in text
 
 
+METHOD = "\nfrom toolcell_sdk import method\n@method\ndef go() -> None: ...\n"
+
 FAILURES = {
     "an exception at import": (
-        "def helper():\n    return {}['k']\nhelper()\n",
+        "def helper():\n    return {}['k']\nhelper()\n" + METHOD,
         "the module failed while it was imported: KeyError: 'k'",
         'File "sample.py", line 2, in helper',
     ),
+    "an exception in Python's own library": (
+        "import json\njson.loads('{')\n" + METHOD,
+        "the module failed while it was imported: json.decoder.JSONDecodeError",
+        'File "sample.py", line 2',
+    ),
     "a module that does not exist": (
-        "import nowhere\n",
+        "import nowhere\n" + METHOD,
         "No module named 'nowhere'",
         'File "sample.py", line 1',
     ),
-    "a type without schema": (
-        "from toolcell_sdk import method\n@method\ndef go(x: complex) -> None: ...\n",
-        r"go(), parameter `x`: the type `complex` has no JSON form",
+    "a type without schema that lint can't see": (
+        "import toolcell_sdk as t\nK = [complex][0]\n@t.method\ndef go(x: K) -> None: ...\n",
+        "go(), parameter `x`: the type `complex` has no JSON form; take two `float`s",
         "",
     ),
-    "no method": ("x = 1\n", "put @method on a function of its module", ""),
+    "a name that no method can have, which lint can't see": (
+        "import toolcell_sdk as t\nN = 'No' + '!'\n@t.method(name=N)\ndef go() -> None: ...\n",
+        "'No!' can't be a method's name",
+        'File "sample.py", line 3',
+    ),
+    "no method that the module brings along": (
+        "from toolcell_sdk import method\nif []:\n    @method\n    def go() -> None: ...\n",
+        "put @method on a function of its module",
+        "",
+    ),
     "an exit": (
-        "import sys\nsys.exit(3)\n",
+        "import sys\nsys.exit(3)\n" + METHOD,
         "the module failed while it was imported: RuntimeError: the module called sys.exit(3)",
         "",
     ),
@@ -175,6 +192,8 @@ def test_a_build_that_fails_names_what_and_where(tool_folder, case):
         build(folder)
     assert message in str(caught.value)
     assert detail in caught.value.detail
+    assert bool(detail) == bool(caught.value.detail)
+    assert not re.search(r'"/1/|"/python/|toolcell_sdk', str(caught.value))
     assert "<string>" not in caught.value.detail
     assert str(folder) not in str(caught.value)
     assert "toolcell-build-" not in str(caught.value)
@@ -185,7 +204,7 @@ def test_a_build_that_fails_leaves_the_last_component(tool_folder):
     folder = tool_folder(SOURCE, ["kv.set"])
     component = build(folder).component
     held = component.read_bytes()
-    (folder / "sample.py").write_text("raise ValueError('later')\n")
+    (folder / "sample.py").write_text("raise ValueError('later')\n" + METHOD)
     with pytest.raises(BuildError, match="later"):
         build(folder)
     assert component.read_bytes() == held
@@ -195,11 +214,11 @@ def test_a_build_that_fails_leaves_the_last_component(tool_folder):
 def test_a_module_that_loops_where_it_is_imported_is_ended(tool_folder, monkeypatch):
     monkeypatch.setattr(compiler, "WALL_TIME_S", 6)
     with pytest.raises(BuildError, match=r"more than 6 s; does a module wait or loop"):
-        build(tool_folder("while True: pass\n"))
+        build(tool_folder("while True: pass\n" + METHOD))
 
 
 def test_what_the_linter_finds_stops_a_build_before_anything_runs(tool_folder):
-    folder = tool_folder("import socket\neval('1')\n")
+    folder = tool_folder("import socket\neval('1')\n" + METHOD)
     with pytest.raises(LintError) as caught:
         build(folder)
     assert [finding.line for finding in caught.value.findings] == [1, 2]

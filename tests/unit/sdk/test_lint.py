@@ -8,6 +8,19 @@ from toolcell_sdk.sources import author_files
 ALL = ["kv.get", "kv.set"]
 
 
+METHOD = "\nfrom toolcell_sdk import method\n@method\ndef go() -> None: ...\n"
+
+
+@pytest.fixture
+def tool_folder(tool_folder):
+    """A project with a method after its source: without one nothing can be built."""
+
+    def make(source="", **fields):
+        return tool_folder(source + METHOD, **fields)
+
+    return make
+
+
 @pytest.fixture
 def found(tool_folder):
     """`found(source)`: (line, rule) of each finding, in order."""
@@ -184,7 +197,7 @@ def test_a_module_that_can_not_be_read_is_a_finding_and_no_crash(tool_folder):
 )
 def test_a_module_that_something_else_is_imported_in_the_place_of(tool_folder, module, words):
     folder = tool_folder(module=module)
-    (folder / f"{module}.py").write_text("")
+    (folder / f"{module}.py").write_text(METHOD)
     (one,) = lint(folder)
     assert (one.path, one.rule) == (f"{module}.py", "module-name")
     assert words in one.message
