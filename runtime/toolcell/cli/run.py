@@ -17,9 +17,6 @@ from toolcell.telemetry.patterns import escape_control
 
 __all__ = ["run_command"]
 
-MAX_INPUT_BYTES = 64 * 1024 * 1024
-"""What is read from a file or standard input; the policy's own limit on messages applies after."""
-
 
 @click.command("run")
 @click.argument("tool", metavar="TOOL[@RANGE]")
@@ -38,8 +35,16 @@ MAX_INPUT_BYTES = 64 * 1024 * 1024
     "-a",
     "arguments",
     multiple=True,
-    metavar="NAME=VALUE|@FILE",
-    help="Set one field of the input: JSON, plain text, or a text file's content. Repeat.",
+    metavar="NAME=TEXT|NAME:=JSON",
+    help="Set one field of the input: NAME=TEXT or NAME=@FILE to text, NAME:=JSON or NAME:=@FILE "
+    "to any JSON value. Repeat.",
+)
+@click.option(
+    "--bytes",
+    "files",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="Set one field of the input to the bytes of a file, as base64. Repeat.",
 )
 @click.option(
     "--policy", "-p", metavar="NAME|FILE", help="What to grant. [default: the registry's]"
@@ -65,6 +70,7 @@ def run_command(
     method: str,
     input_: str,
     arguments: tuple[str, ...],
+    files: tuple[str, ...],
     policy: str | None,
     masks: tuple[str, ...],
     scope: str,
@@ -81,14 +87,17 @@ def run_command(
 
     \b
     toolcell run hello greet --input '{"name": "Ada"}'
-    toolcell run csv-profile@^0.1 profile --arg csv=@sales.csv --policy policy.toml --json
+    toolcell run hello greet --arg name=Ada
+    toolcell run csv-profile@^1.0 profile --arg csv=@sales.csv --arg top:=3 --json
+    toolcell run thumbnail make --bytes image=photo.jpg --arg sizes:=[64] --policy policy.toml
     """
+    from toolcell.cli.call_input import call_input
     from toolcell.cli.keys import signing_key
     from toolcell.home import Home
     from toolcell.runtime import CallOptions, Runtime
 
-    raw = _with_arguments(_read_input(input_), arguments)
-    name, _, version = (tool, "", "") if _is_path(tool) else tool.partition("@")
+    name, version = _which(tool)
+    raw = call_input(input_, arguments, files)
     try:
         key = signing_key(Home(home), sign_result) if sign_result else None
         with Runtime(home, result_key=key) as runtime:
@@ -135,57 +144,25 @@ def _exit_status(result: Result) -> int:
     return 2 if isinstance(result.error, ConfigError) else 1
 
 
+def _which(tool: str) -> tuple[str, str]:
+    """Name or path, and range."""
+    if _is_path(tool):
+        if Path(tool).is_dir():
+            raise click.UsageError(
+                f"{tool}: that is a folder: build it first (`toolcell build {tool}`), then sign it "
+                "and run the artifact"
+            )
+        return tool, ""
+    name, at, version = tool.partition("@")
+    if not name or (at and not version.strip()):
+        raise click.UsageError(
+            f"{tool!r:.80}: write TOOL, or TOOL@RANGE with a range such as 1.2.3, ^1.2 or '>=1,<2'"
+        )
+    return name, version
+
+
 def _is_path(tool: str) -> bool:
     return "/" in tool or tool.endswith(".tool")
-
-
-def _read_input(text: str) -> bytes:
-    if text == "-":
-        raw = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
-    elif text.startswith("@"):
-        try:
-            with Path(text[1:]).open("rb") as file:
-                raw = file.read(MAX_INPUT_BYTES + 1)
-        except OSError as error:
-            raise click.UsageError(f"--input {text}: {error.strerror}") from None
-    else:
-        raw = text.encode("utf-8", "surrogateescape")
-    if len(raw) > MAX_INPUT_BYTES:
-        raise click.UsageError(f"--input has more than {MAX_INPUT_BYTES} bytes")
-    return raw
-
-
-def _with_arguments(raw: bytes, arguments: tuple[str, ...]) -> bytes:
-    """`raw` with each `NAME=VALUE` set as a field. Left as it is where there is none: text that is
-    not JSON is the runtime's to refuse."""
-    if not arguments:
-        return raw
-    try:
-        fields = json.loads(raw)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        raise click.UsageError("--arg needs an --input that is a JSON object (the default is {})")
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"--arg {argument!r}: write NAME=VALUE or NAME=@FILE")
-        fields[name] = _argument_value(name, value)
-    return json.dumps(fields).encode()
-
-
-def _argument_value(name: str, value: str) -> Any:
-    if not value.startswith("@"):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-        except RecursionError:
-            raise click.UsageError(f"--arg {name}: its value is nested too deeply") from None
-    try:
-        return _read_input(value).decode()
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"--arg {name}={value}: not UTF-8 text ({error.reason})") from None
 
 
 def _harmless(text: str) -> str:

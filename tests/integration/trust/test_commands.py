@@ -271,7 +271,7 @@ def test_words_that_are_no_text_and_values_too_deep_are_errors_and_no_traceback(
         ("run", "hello", "gr\udcffeet"),
         ("yank", "\udcff", "1.0.0"),
         ("scope", "add", "default", "\udcff"),
-        ("run", "hello", "greet", "--arg", "x=" + "[" * 3000),
+        ("run", "hello", "greet", "--arg", "x:=" + "[" * 3000),
         ("run", "hello", "greet", "--input", "[" * 3000, "--arg", "x=1"),
     ):
         status, _out, err = run(*words)
