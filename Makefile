@@ -3,11 +3,17 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 RUFF_PATHS := sdk runtime wasi_host oops_lane tests tools-examples
 
 .PHONY: demo test check bench lint lock clean
 
 $(READY): requirements.lock pyproject.toml native/pyproject.toml
+	@$(PYTHON) -c '$(IS_NEW_ENOUGH)' || { \
+	  echo "toolcell needs Python 3.11 or newer, and $(PYTHON) is none; name one that is:" \
+	    "make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@# `venv` keeps the interpreter of one that is there already.
+	@test ! -e .venv || $(BIN)/python -c '$(IS_NEW_ENOUGH)' 2>&- || rm -rf .venv
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
