@@ -21,11 +21,30 @@ def pytest_runtest_makereport(item, call):
         report.longrepr = f"skipped, but TOOLCELL_REQUIRE_ALL=1: {report.longrepr}"
 
 
+@pytest.fixture(scope="session")
+def new_home(request, tmp_path_factory):
+    """Makes a home folder whose compiled code is shared by all of them and kept between sessions.
+
+    Compiling a Python tool takes five seconds on two cores, and a hundred homes need the same few.
+    A test of the cache, or of what happens before there is one, makes a folder of its own.
+    """
+    compiled = request.config.cache.mkdir("wasi-aot")
+    compiled.chmod(0o700)
+
+    def make() -> Path:
+        home = tmp_path_factory.mktemp("home")
+        home.chmod(0o700)
+        (home / "cache").mkdir(mode=0o700)
+        (home / "cache" / "wasi").symlink_to(compiled)
+        return home
+
+    return make
+
+
 @pytest.fixture(autouse=True)
-def private_home(tmp_path_factory, monkeypatch) -> Path:
+def private_home(new_home, monkeypatch) -> Path:
     """No test touches the user's own home folder of toolcell."""
-    home = tmp_path_factory.mktemp("home")
-    home.chmod(0o700)
+    home = new_home()
     monkeypatch.setenv(HOME_VARIABLE, str(home))
     return home
 

@@ -60,9 +60,9 @@ def fake_lane() -> FakeLane:
 
 
 @pytest.fixture(scope="module", params=["fake", *sorted(discover())])
-def runtime(request, tmp_path_factory, archive_of):
+def runtime(request, new_home, archive_of):
     """A runtime whose only lane is the one under test, with the guest prepared."""
-    installation = Installation(tmp_path_factory.mktemp("home"))
+    installation = Installation(new_home())
     installation.publish(archive_of("contract"))
     lanes = {"wasi": fake_lane()} if request.param == "fake" else discover()
     with Runtime(installation.home.root, lanes=lanes) as made:

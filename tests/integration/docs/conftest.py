@@ -9,13 +9,13 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory):
+def shell(tmp_path_factory, new_home):
     """Runs a command line in a folder and a home of its own, the venv's commands first.
 
     Returns what was printed on stdout; fails unless the exit status is 0.
     """
     folder = tmp_path_factory.mktemp("user")
-    home = tmp_path_factory.mktemp("home")
+    home = new_home()
     scripts = Path(sys.executable).parent
     environment = {
         **os.environ,

@@ -14,8 +14,8 @@ FIXED = msgspec.structs.replace(GRANT, deterministic=True)
 
 
 @pytest.fixture(scope="module")
-def runtime(tmp_path_factory, archive_of):
-    installation = Installation(tmp_path_factory.mktemp("home"))
+def runtime(new_home, archive_of):
+    installation = Installation(new_home())
     installation.publish(archive_of("contract"))
     with Runtime(installation.home.root) as made:
         yield made

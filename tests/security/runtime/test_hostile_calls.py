@@ -29,8 +29,8 @@ CALLS = (*ATTACKS, NONSENSE)
 
 
 @pytest.fixture(scope="module")
-def runtime(request, tmp_path_factory):
-    installation = Installation(tmp_path_factory.mktemp("home"))
+def runtime(request, new_home):
+    installation = Installation(new_home())
     methods = {attack.method: {"input": {}, "output": {}} for attack in CALLS}
     fields = {
         "id": "6f2d3a52-93f1-4c0e-9d4e-6b1c0f6a7a02",
