@@ -14,14 +14,13 @@ from importlib.resources import files
 from msgspec import Struct
 
 from toolcell.errors import InternalError
-from toolcell.policy.compose import Grant, Mask
+from toolcell.policy.compose import SHIPPED_ORIGIN, Grant, Mask
 from toolcell.policy.document import MAX_PROBLEMS, ClassSpec, Document, Problem, parse
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.policy.fields import assemble, flatten
 
-__all__ = ["SHIPPED_ORIGIN", "Catalog", "extend", "nearest", "shipped"]
+__all__ = ["Catalog", "extend", "nearest", "shipped"]
 
-SHIPPED_ORIGIN = "shipped"
 BASE = "safe-default"
 """What a class starts from where it does not say: the defaults of the envelope itself."""
 MAX_DEPTH = 16

@@ -18,6 +18,7 @@ from toolcell.policy.envelope import FILE_CAPABILITIES, PolicyEnvelope
 from toolcell.policy.fields import FIELDS, assemble, flatten
 
 __all__ = [
+    "SHIPPED_ORIGIN",
     "Denial",
     "Effective",
     "Grant",
@@ -30,6 +31,10 @@ __all__ = [
     "stages",
     "within",
 ]
+
+
+SHIPPED_ORIGIN = "shipped"
+"""The origin of the classes and masks that come with toolcell, which nobody can edit."""
 
 
 class Grant(Struct, frozen=True, kw_only=True):
@@ -78,7 +83,10 @@ class Effective(Struct, frozen=True, kw_only=True):
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """The envelope after one step of composition. `label` is a noun phrase for that step."""
+    """The envelope after one step of composition. `label` is a noun phrase for that step.
+
+    `remedy` says what an operator can do about it, with `{fixes}` where the changes go.
+    """
 
     label: str
     remedy: str
@@ -145,20 +153,29 @@ def stages(
     """Each step from the policy as granted to the effective envelope, in order."""
     where = f"policy `{grant.name}`"
     envelope = grant.envelope
-    steps = [Stage(label=where, remedy=f"in the {where}", envelope=envelope)]
+    steps = [Stage(label=where, remedy=_policy_remedy(grant), envelope=envelope)]
     for mask in masks:
         other = mask.envelope if isinstance(mask, Grant) else mask
         envelope = narrow(envelope, other)
         label = f"mask `{mask.name}`"
-        steps.append(
-            Stage(label=label, remedy=f"in the {label}, or leave it out", envelope=envelope)
-        )
+        fixed = mask.origin == SHIPPED_ORIGIN
+        remedy = f"leave out the {label}" if fixed else f"{{fixes}} in the {label}, or leave it out"
+        steps.append(Stage(label=label, remedy=remedy, envelope=envelope))
     envelope = narrow(envelope, requested(manifest))
-    steps.append(Stage(label="the manifest", remedy="in the manifest", envelope=envelope))
+    steps.append(Stage(label="the manifest", remedy="{fixes} in the manifest", envelope=envelope))
     steps.append(
-        Stage(label="the master switches", remedy=f"in the {where}", envelope=derive(envelope))
+        Stage(label="the master switches", remedy=_policy_remedy(grant), envelope=derive(envelope))
     )
     return tuple(steps)
+
+
+def _policy_remedy(grant: Grant) -> str:
+    if grant.origin != SHIPPED_ORIGIN:
+        return f"{{fixes}} in the policy `{grant.name}`"
+    return (
+        f'write a policy file with `extends = "{grant.name}"` that does this, and name it with '
+        "--policy FILE: {fixes}"
+    )
 
 
 def effective(
@@ -227,4 +244,4 @@ def _switch(name: str) -> str:
 
 def _denial(grant: str, step: Stage, whys: list[str], fixes: list[str]) -> Denial:
     why = f"{step.label}: {' and '.join(whys)}"
-    return Denial(grant=grant, why=why, remedy=f"{' and '.join(fixes)} {step.remedy}")
+    return Denial(grant=grant, why=why, remedy=step.remedy.replace("{fixes}", " and ".join(fixes)))

@@ -139,9 +139,24 @@ def test_explain_shows_a_sub_policy_only_where_it_matters(run, manifest_file):
     assert "capabilities.http.domains" in out
     assert "capabilities.kv.max_keys" not in out
     assert 'denied: kv.get: policy `fetcher`: `allowed_host_apis` lacks "kv.get"' in out
-    assert 'remedy: add "kv.get" to `allowed_host_apis` in the policy `fetcher`' in out
+    assert 'remedy: write a policy file with `extends = "fetcher"` that does this, and name' in out
+    assert '--policy FILE: add "kv.get" to `allowed_host_apis`\n' in out
     _, out, _ = run("explain", manifest_file, "--all")
     assert "capabilities.kv.max_keys" in out
+
+
+def test_the_remedy_that_explain_gives_can_be_followed(run, manifest_file, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "fetcher"\n')
+    _, out, _ = run("explain", manifest_file, "--policy", str(path))
+    assert 'remedy: add "kv.get" to `allowed_host_apis` in the policy `mine`' in out
+    path.write_text('extends = "fetcher"\nallowed_host_apis = ["http.fetch", "kv.get"]\n')
+    _, out, _ = run("explain", manifest_file, "--policy", str(path), "--mask", "no-network")
+    assert "denied: kv.get" not in out
+    assert "remedy: leave out the mask `no-network`\n" in out
+    path.write_text(path.read_text() + "[masks.offline]\nallow_network_egress = false\n")
+    _, out, _ = run("explain", manifest_file, "--policy", str(path), "--mask", "offline")
+    assert "set `allow_network_egress = true` in the mask `offline`, or leave it out\n" in out
 
 
 def test_explain_uses_the_policy_that_is_named(run, manifest_file, tmp_path):
