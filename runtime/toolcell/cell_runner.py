@@ -6,6 +6,7 @@ run in a fresh cell of its lane per call. Only the broker is the test kit's.
 """
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,8 +48,11 @@ _RESULTS: Final[dict[str, Any]] = {
 class Runner:
     """Prepares cells of tools. Made once per test session."""
 
-    def prepare(self, folder: Path) -> "TestCell":
-        """Builds the tool in `folder` and prepares it in its lane."""
+    def prepare(
+        self, folder: Path, progress: Callable[[str], None] = lambda _stage: None
+    ) -> "TestCell":
+        """Builds the tool in `folder` and prepares it in its lane. `progress` is told of both."""
+        progress(f"building {folder.name}")
         with tempfile.TemporaryDirectory(prefix="toolcell-test-") as out:
             built = build(folder, out)
             archive = build_artifact(
@@ -57,6 +61,7 @@ class Runner:
         key = SigningKey.generate()
         trust = TrustStore([TrustedKey(publisher="test-session", public=key.public)])
         artifact = open_artifact(sign_artifact(archive, key), trust)
+        progress(f"compiling {folder.name}, once")
         return TestCell(artifact)
 
 

@@ -4,6 +4,8 @@
 `pytest_plugins = ["toolcell_sdk.testing.plugin"]`.
 """
 
+import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +37,13 @@ def _folder(request: pytest.FixtureRequest) -> Path:
     raise pytest.UsageError(f"{request.path}: no {PROJECT_FILE} in this folder or above it")
 
 
+def _say(config: pytest.Config, stage: str) -> None:
+    """A line on the session's own stderr: what a fixture prints is kept until a test fails."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        print(f"  {stage} …", file=sys.stderr, flush=True)  # noqa: T201 - for the person who waits
+
+
 @pytest.fixture
 def broker(request: pytest.FixtureRequest) -> FakeBroker:
     """A fresh fake broker that grants what the tool declares."""
@@ -48,6 +57,6 @@ def tool(request: pytest.FixtureRequest, broker: FakeBroker) -> Iterator[ToolTes
     cells = request.config.stash[_CELLS]
     runner = runner_from_environment()
     if runner is not None and folder not in cells:
-        cells[folder] = runner.prepare(folder)
+        cells[folder] = runner.prepare(folder, lambda stage: _say(request.config, stage))
     with ToolTest(folder, broker, cell=cells.get(folder)) as under_test:
         yield under_test

@@ -7,6 +7,7 @@ can measure fuel and memory.
 
 import importlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +18,9 @@ from toolcell_sdk.transport import Transport
 __all__ = ["RUNNER_VARIABLE", "CellRun", "CellRunner", "PreparedCell", "runner_from_environment"]
 
 RUNNER_VARIABLE = "TOOLCELL_CELL_RUNNER"
+
+
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +51,11 @@ class PreparedCell(Protocol):
 class CellRunner(Protocol):
     """Makes cells of tools."""
 
-    def prepare(self, folder: Path) -> PreparedCell:
-        """Builds the tool in `folder` and makes it ready. Once per test session."""
+    def prepare(self, folder: Path, progress: Progress) -> PreparedCell:
+        """Builds the tool in `folder` and makes it ready. Once per test session.
+
+        It takes seconds, so `progress` is told each stage, a line of text, before it starts.
+        """
 
 
 def runner_from_environment() -> CellRunner | None:

@@ -41,9 +41,12 @@ def test_an_example_passes_its_tests(name, runner):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["", RUNNER], ids=["native", "cell"])
-def test_a_new_tool_passes_its_tests(tmp_path, runner):
+def test_a_new_tool_passes_its_tests(tmp_path, runner, capfd):
     new(tmp_path / "fresh-tool")
     assert run_tests(tmp_path / "fresh-tool", runner=runner, arguments=["-q"]) == 0
+    told = capfd.readouterr().err.splitlines()
+    stages = ["  building fresh-tool …", "  compiling fresh-tool, once …"]
+    assert told == (stages if runner else [])
 
 
 @pytest.mark.slow
