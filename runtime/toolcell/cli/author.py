@@ -102,13 +102,15 @@ def build_command(
     from toolcell_sdk.build import COMPONENT, build
 
     def say(stage: str) -> None:
-        if not as_json:
+        # `done` is the component's; the artifact, which is what was asked for, is yet to be written
+        if not as_json and stage != "done":
             click.echo(f"  {stage} …", err=True)
 
     started = time.monotonic()
     with _sdk_errors(), tempfile.TemporaryDirectory(prefix="toolcell-build-") as scratch:
         built = build(folder, scratch, progress=say, require_reproducible=require_reproducible)
         component = built.component.read_bytes()
+    say("pack")
     archive = build_artifact(built.manifest_fields(), {COMPONENT: component})
     contents = read_contents(archive)
     artifact = _write_whole(out or folder / "build", artifact_file_name(contents.manifest), archive)

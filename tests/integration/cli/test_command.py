@@ -81,3 +81,24 @@ def test_a_signal_ends_the_call_and_its_end_is_in_the_audit_log(installation, ar
     assert child.returncode == 130
     assert json.loads(out)["error"]["code"] == "cancelled"
     assert audit.read_text().count('"event":"tool.sandbox.terminated"') == 1
+
+
+@pytest.mark.slow
+def test_a_build_says_nothing_of_being_done_before_the_artifact_is_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "out"
+    done = run("build", str(Path(__file__).parents[2] / "guests" / "contract"), "--out", str(out))
+    assert (done.returncode, done.stdout) == (2, "")
+    *stages, error, remedy = done.stderr.splitlines()
+    assert stages == ["  lint …", "  stage …", "  compile …", "  pack …"]
+    assert "can't be written" in error
+    assert remedy == "  remedy: name another --out"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
+def test_output_that_is_lost_is_no_success(where):
+    assert subprocess.run(["bash", "-c", f"{TOOLCELL} list"], capture_output=True).returncode == 0
+    lost = subprocess.run(["bash", "-c", f"{TOOLCELL} list {where}"], capture_output=True)
+    assert lost.returncode == 1
+    assert b"Traceback" not in lost.stderr
