@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from toolcell.artifact.shown import shown
+from toolcell.artifact.strict_json import finite_float
 from toolcell.errors import ArtifactRejected
 from toolcell.policy.envelope import CAPABILITIES, Filesystem, Network, Positive, canonical_json
 
@@ -116,7 +117,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return canonical_json(self)
 
 
-_DECODER = msgspec.json.Decoder(Manifest)
+_DECODER = msgspec.json.Decoder(Manifest, float_hook=finite_float)
 
 
 def decode_manifest(raw: bytes | memoryview) -> Manifest:

@@ -13,6 +13,7 @@ import msgspec
 
 from toolcell.artifact.manifest import MAX_MANIFEST_BYTES, Manifest
 from toolcell.artifact.open import read_contents
+from toolcell.artifact.strict_json import finite_float
 from toolcell.cli.artifacts import artifact_bytes
 from toolcell.cli.terminal import say
 from toolcell.errors import ConfigError
@@ -24,7 +25,9 @@ from toolcell.policy.fields import FIELDS, flatten
 from toolcell.policy.review import Review, review
 from toolcell.registry import Registry
 
-__all__ = ["policy_command"]
+__all__ = ["policy_command", "require_class"]
+
+_MANIFEST = msgspec.json.Decoder(Manifest, float_hook=finite_float)
 
 
 @click.group("policy")
@@ -115,8 +118,8 @@ def _plain(review: Review) -> dict[str, Any]:
 
 
 def _show_review(review: Review) -> None:
-    held = f"{len(review.classes)} classes, {len(review.masks)} masks"
-    wrong = f"{len(review.problems)} problems" if review.problems else "ok"
+    held = f"{_counted(len(review.classes), 'class')}, {_counted(len(review.masks), 'mask')}"
+    wrong = _counted(len(review.problems), "problem") if review.problems else "ok"
     say(f"{review.path}: {wrong} ({held})")
     for problem in review.problems:
         say(f"  {str(problem).removeprefix(f'{review.path}: ')}")
@@ -271,11 +274,17 @@ def _read_manifest(path: str) -> Manifest:
             f"{path} has more than {MAX_MANIFEST_BYTES} bytes", remedy="that is no manifest"
         )
     try:
-        return msgspec.json.decode(raw, type=Manifest)
+        return _MANIFEST.decode(raw)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(
             f"{path} is not a manifest: {error}", remedy="make one with `toolcell build`"
         ) from None
+
+
+def _counted(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def _shown(value: Any) -> str:

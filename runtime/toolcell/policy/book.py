@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from toolcell.artifact.manifest import Manifest
+from toolcell.artifact.strict_json import finite_float
 from toolcell.errors import ConfigError, PolicyDenied
 from toolcell.home import Home, owner_only_key
 from toolcell.policy.classes import Catalog, nearest
@@ -41,6 +42,7 @@ MAX_MASKS = 16
 """Masks of one call, names counted one by one."""
 MAX_MASK_BYTES = 64 * 1024
 """A partial envelope that arrives with a call, as JSON."""
+_MASK_DECODER = msgspec.json.Decoder(dict, float_hook=finite_float)
 
 
 class Ruling(Struct, frozen=True, kw_only=True):
@@ -260,9 +262,7 @@ def _find_masks(masks: tuple[str | bytes, ...], catalog: Catalog) -> list[Grant 
     found: list[Grant | Mask] = []
     for number, mask in enumerate(masks, 1):
         if isinstance(mask, bytes):
-            found.append(
-                parse_mask(msgspec.json.decode(mask, type=dict), f"mask {number} of the call")
-            )
+            found.append(parse_mask(_MASK_DECODER.decode(mask), f"mask {number} of the call"))
             continue
         entry = catalog.entries().get(mask)
         if entry is None:

@@ -99,7 +99,7 @@ def test_check_of_a_good_file_exits_with_0(run, tmp_path):
     path = tmp_path / "p.toml"
     path.write_text("memory_mb = 5\n")
     status, out, _ = run("check", str(path))
-    assert (status, "ok (1 classes, 0 masks)" in out) == (0, True)
+    assert (status, "ok (1 class, 0 masks)" in out) == (0, True)
 
 
 def test_check_without_a_file_looks_at_the_homes_own_even_where_they_are_broken(run, write_policy):
@@ -107,7 +107,7 @@ def test_check_without_a_file_looks_at_the_homes_own_even_where_they_are_broken(
     write_policy("b.toml", "[classes.b]\nextends = 'a'\n")
     status, out, _ = run("check")
     assert status == 2
-    assert "a.toml: 1 problems" in out
+    assert "a.toml: 1 problem (1 class, 0 masks)" in out
     assert "b.toml: ok" in out
 
 
