@@ -94,7 +94,12 @@ def verify_command(
 @click.option("--correlation-id", metavar="ID", help="Only events of this call.")
 @click.option("--type", "kind", metavar="EVENT", help="Only this type, or types that begin so.")
 @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N.")
-@click.option("--json", "as_json", is_flag=True, help="Print each as JSON, with its seals.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON lines: one object per event, with its seals.",
+)
 @click.pass_obj
 def show_command(
     home: str | None,
@@ -178,7 +183,9 @@ def _one_line(event: dict[str, Any]) -> str:
     """Time, type, tool, call, and then what the event has to say for itself."""
     tool = "@".join(str(event[field]) for field in ("tool", "version") if event.get(field))
     rest = (
-        f"{field}={value if isinstance(value, str) else json.dumps(value)}"[:_MAX_SHOWN_CHARS]
+        f"{field}={value if isinstance(value, str) else json.dumps(_rounded(value))}"[
+            :_MAX_SHOWN_CHARS
+        ]
         for field, value in event.items()
         if field not in (*_SEALS, *_COLUMNS, *_CONTEXT) and value not in ("", {})
     )
@@ -190,6 +197,11 @@ def _one_line(event: dict[str, Any]) -> str:
         *rest,
     )
     return escape_control("  ".join(part for part in parts if part))
+
+
+def _rounded(value: Any) -> Any:
+    """A figure as a person reads it; `--json` has all of its digits."""
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def _time(time_ns: Any) -> str:
@@ -207,8 +219,9 @@ def _print_report(report: Any) -> None:
 
 def _report_lines(report: Any) -> Iterator[str]:
     if report.whole:
-        span = f"{report.lines} lines ({report.first_seq} to {report.last_seq})"
-        yield f"whole: {span} in {report.files} file{'s' * (report.files > 1)}"
+        lines = f"{report.lines} line{'s' * (report.lines != 1)}"
+        files = f"{report.files} file{'s' * (report.files != 1)}"
+        yield f"whole: {lines} ({report.first_seq} to {report.last_seq}) in {files}"
     else:
         problem = report.problems[0]
         place = f"{problem.file}:{problem.line}" if problem.line else problem.file

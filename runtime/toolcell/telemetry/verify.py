@@ -166,7 +166,7 @@ def _snapshot(path: Path, *, may_be_missing: bool = False) -> Iterator[_Snapshot
             yield _Snapshot(file, size, record, full)
     except OSError as error:
         raise ConfigError(
-            f"{path.name} can't be read: {error.strerror or error}",
+            f"{path} can't be read: {error.strerror or error}",
             remedy="name an audit log that you may read",
         ) from error
 
@@ -241,7 +241,11 @@ class _Walk:
         if self._gap is not None and unfinished:
             del report.problems[self._gap.problem :]
         if head.seq > report.last_seq:
-            message = f"{_lines(report.last_seq + 1, head.seq)} were written and are not there"
+            gone = _lines(report.last_seq + 1, head.seq)
+            verb = (
+                "was written and is" if head.seq == report.last_seq + 1 else "were written and are"
+            )
+            message = f"{gone} {verb} not there"
             self._problem("cut", message, line=self._line + (not unfinished))
         elif head.seq == report.last_seq and head.hash != report.last_hash:
             self._problem("replaced", "the last line is not the one that was written last")
@@ -252,8 +256,8 @@ class _Walk:
             )
         elif head.seq < report.last_seq:
             self._note(
-                f"{_lines(head.seq + 1, report.last_seq)} came after the last head record: their "
-                "writer was killed. They are whole."
+                f"{_lines(head.seq + 1, report.last_seq)} came after the last head record, since "
+                "its writer was killed; nothing is wrong with what it wrote"
             )
 
     def finish(self) -> Report:
@@ -281,7 +285,9 @@ class _Walk:
     def _bad(self, data: bytes, line: Line | None, fault: str) -> None:
         if self._gap is None:
             self._gap = _Gap(self._offset, self._line, len(self.report.problems))
-            what = "is in no form of a line" if line is None else f"(line {line.seq}) is {fault}"
+            what = (
+                "is not a line of an audit log" if line is None else f"(line {line.seq}) is {fault}"
+            )
             self._problem(fault, what)
         self._gap.add(data)
 

@@ -56,6 +56,38 @@ def test_a_changed_line_is_named_with_what_it_means(audit, log):
     assert out.startswith("NOT WHOLE: audit.jsonl:2: (line 2) is altered\n  that means: a byte of")
 
 
+def test_one_line_that_is_gone_is_told_in_the_singular(audit, log):
+    log.write_bytes(b"".join(lines_of(log)[:-1]))
+    assert "line 4 was written and is not there" in audit("verify")[1]
+    log.write_bytes(b"".join(lines_of(log)[:1]))
+    assert "lines 2 to 4 were written and are not there" in audit("verify")[1]
+    log.write_bytes(log.read_bytes() + b"hello\n")
+    assert "is not a line of an audit log" in audit("verify")[1]
+
+
+def test_a_key_file_that_is_no_key_is_not_to_be_deleted(audit, log, tmp_path):
+    path = tmp_path / "pol.toml"
+    path.write_text("memory_mb = 5\n")
+    for mode in (0o644, 0o600):
+        path.chmod(mode)
+        status, _, err = audit("verify", "--key-file", path)
+        assert status == 2
+        assert "name the file of the right key" in err
+        assert "delete" not in err
+
+
+def test_a_file_that_can_not_be_read_is_named_as_it_was_typed(audit, log, tmp_path):
+    for command in ("verify", "show"):
+        assert f"{tmp_path}/gone.jsonl can't be read" in audit(command, tmp_path / "gone.jsonl")[2]
+
+
+def test_show_rounds_figures_for_people_and_not_for_machines(audit, log):
+    with log.open("ab") as file:
+        file.write(b'{"event":"x","duration_ms":220.10769799999252}\n')
+    assert "duration_ms=220.108" in audit("show")[1]
+    assert "220.10769799999252" in audit("show", "--json")[1]
+
+
 def test_json_has_every_problem(audit, log):
     lines = lines_of(log)
     log.write_bytes(b"".join([lines[0], *lines[2:]]))
