@@ -61,7 +61,8 @@ def verify_command(home: str | None, artifact: Path, as_json: bool) -> None:
         found = open_artifact(artifact_bytes(artifact), trust)
     except ArtifactRejected as error:
         if as_json:
-            click.echo(json.dumps({"valid": False, "error": error.to_dict()}, indent=2))
+            about = {"valid": False, "status": error.status, "error": error.to_dict()}
+            click.echo(json.dumps(about, indent=2))
         else:
             show_error(error)
         sys.exit(1)
