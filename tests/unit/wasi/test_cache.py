@@ -95,6 +95,13 @@ def test_a_link_is_not_followed(cache, tmp_path):
     assert elsewhere.exists()
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_plain_file_is_neither_waited_for_nor_believed(cache, warnings, make):
+    make(cache._path("0" * 64))
+    assert take(cache) is None
+    assert "not a plain file" in warnings[0][1]
+
+
 def test_a_key_that_others_can_read_stops_the_cache(cache, folder):
     (folder / "aot.key").chmod(0o644)
     with pytest.raises(ConfigError, match=r"aot\.key"):

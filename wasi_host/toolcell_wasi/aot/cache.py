@@ -96,24 +96,29 @@ class CompiledCache:
 
     def reject(self, name: str, why: str) -> None:
         """Throws entry `name` away and says so."""
-        self._path(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder in its place stays
+            self._path(name).unlink(missing_ok=True)
         self._tell(
             "wasi.cache.rejected", f"compiled entry {name[:12]} was thrown away: {why}; made again"
         )
 
     def _read(self, name: str) -> bytes | None:
+        # Not blocking: a pipe in an entry's place would be waited for.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            fd = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(self._path(name), flags)
         except FileNotFoundError:
             return None
         except OSError as error:
             self.reject(name, str(error.strerror))
             return None
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            os.close(fd)
+            self.reject(name, "it is not a plain file")
+            return None
         with os.fdopen(fd, "rb") as file:
-            info = os.fstat(fd)
-            if not stat.S_ISREG(info.st_mode) or not (
-                HEADER_BYTES < info.st_size <= MAX_COMPILED_BYTES + HEADER_BYTES
-            ):
+            if not HEADER_BYTES < info.st_size <= MAX_COMPILED_BYTES + HEADER_BYTES:
                 self.reject(name, f"it has {info.st_size} bytes")
                 return None
             return file.read(MAX_COMPILED_BYTES + HEADER_BYTES)
