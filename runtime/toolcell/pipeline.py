@@ -149,6 +149,7 @@ class Pipeline:
             seed=_seed(plan, call),
         )
         run.broker = session.broker = InvocationBroker(session, self._services)
+        run.spawned = True  # before it is told: a signal may come in between
         try:
             session.emit(
                 SandboxSpawned,
@@ -157,7 +158,6 @@ class Pipeline:
                 cpu_quota_ms=plan.envelope.cpu_time_ms,
                 memory_max_bytes=plan.envelope.memory_mb * MIB,
             )
-            run.spawned = True
             since = run.stage("session", since)
             run.outcome = prepared.invoke(Request(call.method, call.raw), session)
             since = run.stage("cell", since)
