@@ -18,7 +18,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def published(installation, archive_of) -> Installation:
+def published(tmp_path_factory, archive_of) -> Installation:
+    """A home with compiled code of its own: nothing is there yet."""
+    installation = Installation(tmp_path_factory.mktemp("home"))
     installation.publish(archive_of("contract"))
     return installation
 
