@@ -86,7 +86,7 @@ def test_runtime_tells_of_leftovers_when_it_starts(private_home: Path) -> None:
         pass
 
     incidents = [one for one in told.events() if isinstance(one, MonitorIncident)]
-    assert [one.message for one in incidents] == ["removed 1 scratch folder(s) of dead hosts"]
+    assert [one.message for one in incidents] == ["removed 1 scratch folders of dead hosts"]
 
 
 def test_own_folder_is_never_reaped(tmp_path: Path) -> None:
