@@ -106,13 +106,13 @@ def main(argv: list[str] | None = None) -> None:
         except ToolcellError as refused:
             error = refused
             status = 2 if isinstance(refused, ConfigError) else 1
-        except BrokenPipeError:
-            # Whoever read our output has gone; Python would complain once more when it flushes.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # whoever read our output has gone
+            _drop_unwritten_output()
             sys.exit(1)
         except OSError as failed:
             error = _of_machine(failed)
             status = 1
+            _drop_unwritten_output()
         else:
             return
     if as_json:
@@ -133,6 +133,14 @@ def _terminated_like_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _drop_unwritten_output() -> None:
+    """Gives up what can't be written: Python would try once more at its end, and exit with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _of_machine(error: OSError) -> ConfigError:
