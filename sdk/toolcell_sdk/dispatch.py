@@ -2,13 +2,15 @@
 
 Owns the order: find, parse, check, run, check, write; and that nothing an author's function does
 gets past it, be it an exception, an exit or a return value that is not what was declared. Must
-never know how the call came in: `component.py` and the test kit call it. Standard library only.
+never know how the call came in: `component.py`, `worker` and the test kit call it. Standard
+library only.
 """
 
 import json
 import traceback
+from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from toolcell_sdk.errors import CapabilityError, Fault, ToolError
 from toolcell_sdk.methods import Method, Registry
@@ -20,6 +22,8 @@ MAX_MESSAGE_CHARACTERS = 2000
 MAX_DETAIL_CHARACTERS = 16_000
 """Of a traceback; the end is kept, where the error is."""
 MAX_FRAMES = 40
+
+T = TypeVar("T")
 
 _SDK_FOLDER = str(PurePath(__file__).parent)
 
@@ -48,18 +52,32 @@ class Dispatcher:
         Raises :class:`Fault` and nothing else: 404 no such method, 400 not JSON, 422 against the
         schema, the capability's own status, or 500 with the author's traceback.
         """
-        method = self._registry.methods.get(name)
-        if method is None:
-            known = ", ".join(self._registry.methods)
-            raise Fault(404, _cut(f"no method `{name}`; the tool has {known}"))
-        arguments = _arguments(method, text)
+        method = self._method(name)
+        return self._run(method, _parsed(method, text))
+
+    def invoke_value(self, name: str, value: Any) -> str:
+        """As :meth:`invoke`, on arguments that came as parsed JSON."""
+        return self._run(self._method(name), value)
+
+    def guard(self, action: Callable[[], T]) -> T:
+        """Runs the author's code that `action` leads to: whatever it raises is a :class:`Fault`."""
         try:
-            returned = method.function(**arguments)
+            return action()
         except self._passes_through:
             raise
         except BaseException as error:  # noqa: BLE001 - the wall: an author's exit() ends here too
             raise self._fault(error) from None
-        return _result(method, returned)
+
+    def _method(self, name: str) -> Method:
+        method = self._registry.methods.get(name)
+        if method is None:
+            known = ", ".join(self._registry.methods)
+            raise Fault(404, _cut(f"no method `{name}`; the tool has {known}"))
+        return method
+
+    def _run(self, method: Method, value: Any) -> str:
+        arguments = _arguments(method, value)
+        return _result(method, self.guard(lambda: method.function(**arguments)))
 
     def _fault(self, error: BaseException) -> Fault:
         if isinstance(error, CapabilityError):
@@ -86,11 +104,14 @@ class Dispatcher:
         return text if len(text) <= MAX_DETAIL_CHARACTERS else "…" + text[-MAX_DETAIL_CHARACTERS:]
 
 
-def _arguments(method: Method, text: str) -> dict[str, Any]:
+def _parsed(method: Method, text: str) -> Any:
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Fault(400, _cut(f"{method.name}: the input is not JSON: {error}")) from None
+
+
+def _arguments(method: Method, value: Any) -> dict[str, Any]:
     try:
         return method.arguments(value)
     except Mismatch as mismatch:
