@@ -16,6 +16,7 @@ from toolcell.errors import (
     ToolcellError,
     ToolFault,
 )
+from toolcell.guest_output import clean_text
 from toolcell_wasi.cell import Cell
 from toolcell_wasi.cell.violations import ForbiddenImport, GuestExit, GuestViolation
 from toolcell_wasi.engine import (
@@ -33,11 +34,6 @@ MAX_MESSAGE_CHARS = 500
 LAST_WORDS_CHARS = 800
 """How near the end of its text a guest must speak of memory to be believed."""
 
-# C0 and C1 controls but tab and newline, further line breaks, and the marks that reorder what a
-# terminal shows: the set of `toolcell.broker.log`.
-_UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-)
 _OUT_OF_MEMORY = re.compile(
     r"\bMemoryError\b|memory allocation of \d+ bytes failed|out of memory|bad_alloc"
 )
@@ -48,14 +44,6 @@ _PANIC_LINES = ("note: run with `RUST_BACKTRACE", "thread '", "Python function t
 """What componentize-py's runtime adds to every uncaught exception."""
 
 _GUEST_STATUSES = {int(status) for status in Status if status not in {Status.OK, Status.CANCELLED}}
-
-
-def clean_text(text: str, max_chars: int) -> str:
-    """The end of `text`, at most `max_chars` (2 or more), without control characters but tab and
-    newline.
-    """
-    cut = text if len(text) <= max_chars else "…" + text[1 - max_chars :]
-    return _UNPRINTABLE.sub("", cut)
 
 
 def fault_of_record(record: dict[str, Any], cell: Cell) -> ToolFault:

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from wasi_cell import make_session
 
 from toolcell.errors import InternalError, LimitExceeded, ToolFault
+from toolcell.guest_output import clean_text
 from toolcell_wasi.cell import Cell
 from toolcell_wasi.engine import TrapCode, Trapped
-from toolcell_wasi.faults import MAX_MESSAGE_CHARS, clean_text, fault_of, fault_of_record
+from toolcell_wasi.faults import MAX_MESSAGE_CHARS, fault_of, fault_of_record
 
 HARMFUL = "\x00\x07\x08\x1b\x7f\x9b\r\u061c\u2028\u2029\u202e\u2066"
 

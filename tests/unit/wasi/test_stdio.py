@@ -4,8 +4,8 @@ import pytest
 from wasi_cell import make_session
 
 from toolcell.errors import LimitExceeded
+from toolcell.guest_output import TAIL_BYTES, Capture
 from toolcell_wasi.cell.clock import NANOSECONDS
-from toolcell_wasi.cell.stdio import TAIL_BYTES, Capture
 
 
 class StillClock:

@@ -15,9 +15,9 @@ from typing import IO
 from msgspec import Struct
 
 from toolcell.errors import ArtifactRejected, LaneUnavailable, SandboxSetupError
+from toolcell.guest_output import clean_text
 from toolcell_wasi.aot.child import REJECTED
 from toolcell_wasi.aot.sealed import SealedFile
-from toolcell_wasi.faults import clean_text
 
 MIB = 1024 * 1024
 MAX_COMPONENT_BYTES = 64 * MIB

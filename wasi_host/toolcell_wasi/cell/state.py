@@ -7,12 +7,12 @@ the calling thread only; a host function gets it as its first argument.
 import resource
 import time
 
+from toolcell.guest_output import Capture
 from toolcell.lane import Usage
 from toolcell.session import Session
 from toolcell_wasi.cell.clock import Clock, RealClock, VirtualClock
 from toolcell_wasi.cell.entropy import Entropy, SeededEntropy, SystemEntropy
 from toolcell_wasi.cell.handles import HandleTable
-from toolcell_wasi.cell.stdio import Capture
 
 PAGE_BYTES = resource.getpagesize()
 

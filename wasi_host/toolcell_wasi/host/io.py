@@ -7,9 +7,9 @@ for, a timer. All else is ready at once. Nothing here allocates by a size that a
 from dataclasses import dataclass
 from typing import Any
 
+from toolcell.guest_output import StreamName
 from toolcell_wasi.cell import Cell
 from toolcell_wasi.cell.handles import KINDS
-from toolcell_wasi.cell.stdio import StreamName
 from toolcell_wasi.cell.violations import GuestViolation
 from toolcell_wasi.engine import Err, HostFunction
 from toolcell_wasi.engine.wit import (

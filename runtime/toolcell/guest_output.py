@@ -1,21 +1,45 @@
-"""Captured stdout and stderr of one guest.
+"""What a guest says, on its way to the host: captured stdout and stderr, and text made printable.
 
 Owns the caps: bytes kept, lines per second kept, bytes taken in at all. Nothing of it goes to the
 host's own streams. What was dropped is counted and marked; the end of stderr is always kept,
-because there a guest that aborts says why.
+because there a guest that aborts says why. Used by every lane.
 """
 
+import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from toolcell.errors import LimitExceeded
 from toolcell.policy.envelope import PolicyEnvelope
-from toolcell_wasi.cell.clock import NANOSECONDS, Clock
 
+__all__ = ["TAIL_BYTES", "Capture", "StreamName", "clean_text"]
+
+NANOSECONDS = 1_000_000_000
 TAIL_BYTES = 4096
 """The last bytes of a stream that are remembered for the message of a fault."""
 
 StreamName = Literal["stdout", "stderr"]
+
+# C0 and C1 controls but tab and newline, further line breaks, and the marks that reorder what a
+# terminal shows: the set of `toolcell.broker.log`.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+
+
+def clean_text(text: str, max_chars: int) -> str:
+    """The end of `text`, at most `max_chars` (2 or more), without control characters but tab and
+    newline.
+    """
+    cut = text if len(text) <= max_chars else "…" + text[1 - max_chars :]
+    return _UNPRINTABLE.sub("", cut)
+
+
+class Clock(Protocol):
+    """Monotonic time of a cell."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the cell's own start."""
 
 
 @dataclass(slots=True)
