@@ -24,7 +24,7 @@ MAX_SOURCE_FILES = 10_000
 ENTRY_MODULE = "toolcell_entry"
 _DESCRIPTION = "description.json"
 
-_GUEST_PARTS = (
+GUEST_PARTS = (
     "__init__.py",
     "capabilities",
     "component.py",
@@ -92,7 +92,7 @@ def stage(project: Project, root: Path) -> Staged:
         budget.copy(file, source / file.relative_to(project.folder))
     sdk = root / "sdk"
     here = Path(toolcell_sdk.__file__).parent
-    for part in _GUEST_PARTS:
+    for part in GUEST_PARTS:
         for file in plain_files(here / part):
             budget.copy(file, sdk / "toolcell_sdk" / file.relative_to(here))
     entry = _ENTRY.format(module=project.module, description=f"/1/{_DESCRIPTION}")

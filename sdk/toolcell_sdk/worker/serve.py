@@ -77,7 +77,7 @@ def _serve_one(connection: Connection, dispatcher: Dispatcher, request: dict[str
             _invoke(connection, dispatcher, request)
         case "toolcell.describe":
             described = dispatcher.guard(registered().describe)
-            _answer(connection, request["id"], {"methods": described})
+            _answer(connection, request["id"], {"output": {"methods": described}})
         case "toolcell.shutdown":
             raise ConnectionLost("the host said shutdown")
         case other:
