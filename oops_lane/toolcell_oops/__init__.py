@@ -1,5 +1,5 @@
-"""The out-of-process lane: native and legacy artifacts in a short-lived Linux process.
+"""The oops lane: native and interpreted programs in short-lived Linux processes.
 
-This package holds the lane's place in the house and its import direction. It registers no lane:
-a call that asks for `oops` is refused with status 503 until the launcher lands.
+Namespaces, cgroups, seccomp, Landlock and rlimits around each call, set up by the launcher in
+`native/`; the same session, broker and policy as in the wasi lane. `docs/oops.md` has the picture.
 """

@@ -27,7 +27,7 @@ from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.policy.fields import FIELDS
 from toolcell.result import Trust
 
-__all__ = ["FEATURES", "Lanes", "Selection", "output_trust", "select_isolation"]
+__all__ = ["FEATURES", "Lanes", "Selection", "can_not_run", "output_trust", "select_isolation"]
 
 FEATURES: Final = (
     "filesystem=ephemeral",
@@ -169,6 +169,11 @@ def _refusal(
             remedy=probe.remedy or "see `toolcell doctor`",
         )
     return _missing_feature(name, probe, policy)
+
+
+def can_not_run(name: str, artifact_lane: str) -> bool:
+    """Whether the lane `name` is known, without asking its probe, not to run such an artifact."""
+    return name in ("wasi", "oops") and name != artifact_lane
 
 
 def _runs(name: str, probe: Probe, artifact_lane: str) -> bool:

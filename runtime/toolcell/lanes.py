@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from toolcell.errors import ConfigError, InternalError, LaneUnavailable, ToolcellError
 from toolcell.home import Home
+from toolcell.isolation import can_not_run
 from toolcell.lane import Artifact, Lane, LaneHome, Prepared, Probe, WarnHook
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.session import CancelToken
@@ -23,6 +24,9 @@ ENTRY_POINTS = "toolcell.lanes"
 MAX_PREPARED = 128
 """Prepared artifacts kept. A Python component holds about 40 MB of mapped code, shared by all
 its cells; the least recently used one is closed as soon as no call runs in it."""
+
+_NOT_PROBED = Probe(available=True)
+"""Stands for the probe of a lane that is passed over for another reason."""
 
 
 def discover() -> dict[str, Lane]:
@@ -111,9 +115,19 @@ class LaneSet:
                 )
             )
 
-    def levels(self) -> dict[str, tuple[int, Probe]]:
-        """Each lane's isolation level and probe. Probes run once, on first use."""
-        return {name: (lane.isolation, self.probe(name)) for name, lane in self._lanes.items()}
+    def levels(self, artifact_lane: str) -> dict[str, tuple[int, Probe]]:
+        """Each lane's isolation level and probe, for an artifact of `artifact_lane`.
+
+        Probes run once, on first use, and only where the lane may be chosen: a probe of the oops
+        lane starts processes, which nobody needs to run a component.
+        """
+        return {
+            name: (
+                lane.isolation,
+                _NOT_PROBED if can_not_run(name, artifact_lane) else self.probe(name),
+            )
+            for name, lane in self._lanes.items()
+        }
 
     def probe(self, name: str) -> Probe:
         """What this machine can enforce in lane `name`."""

@@ -131,7 +131,7 @@ class Planner:
         if known is not None and known.tool is tool and known.ruling is ruling:
             return known
         selection = select_isolation(
-            manifest, input_trust, ruling.envelope, self._lanes.levels(), lane=lane
+            manifest, input_trust, ruling.envelope, self._lanes.levels(manifest.lane), lane=lane
         )
         made = Plan(
             tool=tool,
