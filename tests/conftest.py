@@ -68,3 +68,18 @@ def archive_of(request):
         return built_archive(folder if folder.is_dir() else GUESTS / name, cache)
 
     return archive
+
+
+@pytest.fixture(scope="session")
+def oops_archive_of(request):
+    """As `archive_of`, built for the oops lane: described by itself in a cell."""
+    from oops_tools import python_archive
+
+    cache = request.config.cache.mkdir("oops")
+    cache.chmod(0o700)
+
+    def archive(name: str) -> bytes:
+        folder = EXAMPLES / name
+        return python_archive(folder if folder.is_dir() else GUESTS / name, cache)
+
+    return archive

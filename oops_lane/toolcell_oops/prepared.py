@@ -19,13 +19,32 @@ from toolcell.session import Session
 from toolcell_oops.cell import Cell, Streams, Talk
 from toolcell_oops.faults import fault_of_exit, fault_of_limit, output_too_large
 from toolcell_oops.launcher.client import Launcher, LauncherGone
-from toolcell_oops.launcher.wire import CellUsage, Exited
+from toolcell_oops.launcher.wire import CellUsage, Exited, Spawned
 from toolcell_oops.plan import Layout
 from toolcell_oops.program import PlainProgram, Program
 from toolcell_oops.receipt import check_receipt, receipt_of
 from toolcell_oops.rpc.conversation import Conversation
 
 __all__ = ["PreparedProgram"]
+
+_PLANNED = frozenset(
+    {
+        "limits",
+        "trees",
+        "hand_over",
+        "mounts",
+        "seal_root",
+        "fds",
+        "init",
+        "landlock",
+        "rlimits",
+        "capabilities",
+        "seccomp",
+        "receipt",
+        "exec",
+    }
+)
+"""Stages that every plan goes through, `native/PLAN.md`."""
 
 
 class PreparedProgram:
@@ -164,7 +183,7 @@ class _Run:
         """The tool was let go: what the kernel says of it must be what was planned."""
         if cell.spawned is not None:
             self.outcome.receipt = receipt_of(cell.spawned, self.layout, self.session)
-            self.outcome.stages_us |= cell.spawned.stages_us
+            self.outcome.stages_us |= _on_the_way(cell.spawned)
             check_receipt(cell.spawned.receipt, self.session.envelope)
 
     def _measure(self, cell: Cell) -> None:
@@ -245,6 +264,12 @@ def _check_grant(manifest: Manifest, envelope: PolicyEnvelope) -> None:
                 "not need it",
                 details={"capability": names[0], "interface": interface},
             )
+
+
+def _on_the_way(spawned: Spawned) -> dict[str, float]:
+    """The stages of this call: those of a parked cell were gone through before it came."""
+    stages = spawned.stages_us
+    return {name: stages[name] for name in stages if name in _PLANNED} if spawned.warm else stages
 
 
 class _Clock:

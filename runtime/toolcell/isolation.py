@@ -190,7 +190,7 @@ def _missing_feature(name: str, probe: Probe, policy: PolicyEnvelope) -> _Refusa
         needed.append(f"network={policy.network}")
     if policy.deterministic:
         needed.append("deterministic")
-    needed += [path for path in FIELDS if path in probe.features]
+    needed += [path for path in FIELDS if path in probe.features and path not in FEATURES]
     for feature in needed:
         why = probe.features.get(feature, f"the lane `{name}` has no such thing")
         if why:

@@ -12,6 +12,7 @@ from installation import Installation
 
 from toolcell.errors import CallCancelled, ToolFault
 from toolcell.fake_lane import FakeLane
+from toolcell.lane import Lane
 from toolcell.lanes import discover
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.runtime import Runtime
@@ -60,12 +61,18 @@ def fake_lane() -> FakeLane:
 
 
 @pytest.fixture(scope="module", params=["fake", *sorted(discover())])
-def runtime(request, new_home, archive_of):
+def lane(request) -> Lane:
+    """The lane under test, not yet configured."""
+    return fake_lane() if request.param == "fake" else discover()[request.param]
+
+
+@pytest.fixture(scope="module")
+def runtime(lane, new_home, archive_of, oops_archive_of):
     """A runtime whose only lane is the one under test, with the guest prepared."""
     installation = Installation(new_home())
-    installation.publish(archive_of("contract"))
-    lanes = {"wasi": fake_lane()} if request.param == "fake" else discover()
-    with Runtime(installation.home.root, lanes=lanes) as made:
+    archive = oops_archive_of if lane.name == "oops" else archive_of
+    installation.publish(archive("contract"))
+    with Runtime(installation.home.root, lanes={lane.name: lane}) as made:
         made.prepare("contract", policy=GRANT)
         yield made
 
@@ -78,11 +85,11 @@ def limited(**limits) -> PolicyEnvelope:
     return PolicyEnvelope(allowed_host_apis=GRANT.allowed_host_apis, **limits)
 
 
-def test_a_value_comes_back_as_it_went_in(runtime):
+def test_a_value_comes_back_as_it_went_in(runtime, lane):
     value = {"text": "é\u2028\U0001f600", "numbers": [0, -1, 1.5, 2**53], "none": None, "yes": True}
     result = call(runtime, "echo", {"value": value})
     assert result.value() == value
-    assert (result.status, result.lane, result.isolation) == (200, "wasi", 1)
+    assert (result.status, result.lane, result.isolation) == (200, lane.name, lane.isolation)
     assert result.metrics.bytes_in > 0
     assert result.metrics.bytes_out > 0
 
