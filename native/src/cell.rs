@@ -232,6 +232,8 @@ impl Cell {
         let (count, byte, sender) = match self.receive() {
             Ok(message) => message,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            // The process died before it read what was sent to it.
+            Err(Errno::CONNRESET) => (0, 0, 0),
             Err(errno) => return Err(trouble("exec", &errno.into())),
         };
         if count == 0 {

@@ -17,7 +17,9 @@ use crate::cgroup::{self, Alarm, Hierarchy, NEEDED, Slot};
 use crate::link::{Incoming, Link};
 use crate::receipt::{Receipt, namespaces};
 use crate::stages::now_ns;
-use crate::wire::{Answer, Breach, Head, Hello, Kill, PACKET_MAX, PROTOCOL, SignalOp, Spawn, read};
+use crate::wire::{
+    Answer, Breach, Head, Hello, Kill, Limits, PACKET_MAX, PROTOCOL, SignalOp, Spawn, read,
+};
 use crate::{janitor, plan, sys};
 
 /// A cell whose program does not run by then is given up.
@@ -509,11 +511,7 @@ impl Launcher {
                 limit: limits.memory_bytes,
                 used: cell.slot.usage().memory_peak_bytes,
             },
-            Alarm::Pids => Breach {
-                name: "pids",
-                limit: limits.pids,
-                used: limits.pids + 1,
-            },
+            Alarm::Pids => over_pids(limits),
         };
         cell.breach.get_or_insert(breach);
         cell.kill();
@@ -577,7 +575,10 @@ impl Launcher {
         let exit = (status & 0x7f == 0).then_some((status >> 8) & 0xff);
         if let Some(limits) = cell.limits.as_ref().filter(|_| cell.breach.is_none()) {
             let over_cpu = usage.cpu_us >= limits.cpu_ms * 1000 && signal.is_some();
-            if usage.oom_kills > 0 {
+            if cell.slot.raised(Alarm::Pids) > 0 {
+                // It ended on its own before the alarm was heard.
+                cell.breach = Some(over_pids(limits));
+            } else if usage.oom_kills > 0 {
                 cell.breach = Some(Breach {
                     name: "memory",
                     limit: limits.memory_bytes,
@@ -631,6 +632,16 @@ impl Launcher {
             "{} cgroups could not be removed",
             slots.len()
         )))
+    }
+}
+
+/// The kernel refuses the process that would be one too many, so that is what was asked for.
+fn over_pids(limits: &Limits) -> Breach {
+    let (limit, used) = (limits.pids, limits.pids + 1);
+    Breach {
+        name: "pids",
+        limit,
+        used,
     }
 }
 

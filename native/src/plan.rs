@@ -86,15 +86,16 @@ pub fn compile(plan: &Spawn, page: &mut Page) -> Result<Vec<Tree>, String> {
 
 fn check_limits(plan: &Spawn) -> Result<(), String> {
     let limits = &plan.limits;
-    for (name, value, most) in [
-        ("wall_ms", limits.wall_ms, 86_400_000),
-        ("cpu_ms", limits.cpu_ms, 86_400_000),
-        ("memory_bytes", limits.memory_bytes, 1 << 46),
-        ("pids", limits.pids, 1 << 20),
-        ("cpu_percent", limits.cpu_percent, 100_000),
+    for (name, value, bounds) in [
+        ("wall_ms", limits.wall_ms, 1..=86_400_000),
+        ("cpu_ms", limits.cpu_ms, 1..=86_400_000),
+        // Less would kill the cell's own process before it is the tool.
+        ("memory_bytes", limits.memory_bytes, 1 << 20..=1 << 46),
+        ("pids", limits.pids, 1..=1 << 20),
+        ("cpu_percent", limits.cpu_percent, 1..=100_000),
     ] {
-        if value == 0 || value > most {
-            return Err(format!("limits.{name}: {value} is not in 1..={most}"));
+        if !bounds.contains(&value) {
+            return Err(format!("limits.{name}: {value} is not in {bounds:?}"));
         }
     }
     Ok(())

@@ -235,7 +235,7 @@ pub fn new_session_keyring() -> Outcome<()> {
 /// Sets attributes (`MOUNT_ATTR_*`) on the mount `fd`, and with `below` on all under it.
 pub fn mount_attributes(fd: RawFd, set: u64, below: bool) -> Outcome<()> {
     // Private: what happens below must reach no mount of the host's, whatever the original shares.
-    let attributes: [u64; 4] = [set, 0, libc::MS_PRIVATE as u64, 0];
+    let attributes: [u64; 4] = [set, 0, libc::MS_PRIVATE, 0];
     let flags = libc::AT_EMPTY_PATH | if below { libc::AT_RECURSIVE } else { 0 };
     // SAFETY: the array has the layout and size of struct mount_attr (VER0, 32 bytes).
     checked(unsafe {

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -73,7 +73,15 @@ class Run:
 class Launcher:
     """A launcher process and its socket. Every wait has a deadline of `patience_s`."""
 
-    def __init__(self, *, weaken: bool = False, pool: int = 0, patience_s: float = 20.0) -> None:
+    def __init__(
+        self,
+        *,
+        weaken: bool = False,
+        pool: int = 0,
+        patience_s: float = 20.0,
+        inherit: tuple[int, ...] = (),
+        before_exec: Callable[[], None] | None = None,
+    ) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -82,7 +90,9 @@ class Launcher:
         self.socket = ours
         command = [program(), "serve", "--fd", str(theirs.fileno())]
         self.process = subprocess.Popen(
-            command + (["--weaken"] if weaken else []), pass_fds=[theirs.fileno()]
+            command + (["--weaken"] if weaken else []),
+            pass_fds=[theirs.fileno(), *inherit],
+            preexec_fn=before_exec,
         )
         theirs.close()
         self.last_id = 0
@@ -145,7 +155,10 @@ class Launcher:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, where: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        where: TracebackType | None,
     ) -> None:
         self.close()
 

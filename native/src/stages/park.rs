@@ -141,6 +141,10 @@ pub fn attach(from: RawFd, at: RawFd, path: &CStr) -> Outcome<()> {
 /// A procfs of the cell's own pid namespace: only processes, and of those only what the reader
 /// could trace (so not the init).
 pub fn proc(cell: &mut Cell<'_>) -> Outcome<()> {
+    if !cell.page.enforces(const { control("pid") }) {
+        // A procfs of the host's pid namespace is the host's to mount.
+        return Ok(());
+    }
     let context = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?.into_raw_fd();
     fsconfig_set_string(borrow(context), c"subset", c"pid")?;
     fsconfig_set_string(borrow(context), c"hidepid", c"ptraceable")?;
@@ -181,7 +185,8 @@ pub fn dev(cell: &mut Cell<'_>) -> Outcome<()> {
 /// The new root over the old one, and the old one off: after this no path leads to the host.
 pub fn pivot(cell: &mut Cell<'_>) -> Outcome<()> {
     if !cell.page.enforces(const { control("pivot") }) {
-        return Ok(());
+        cell.root = -1;
+        return unmount(c"/tmp", UnmountFlags::DETACH);
     }
     fchdir(borrow(cell.root))?;
     pivot_root(c".", c".")?;

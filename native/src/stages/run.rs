@@ -109,7 +109,7 @@ fn attach_at(from: RawFd, at: &std::ffi::CStr) -> Outcome<()> {
 
 pub fn seal_root(cell: &mut Cell<'_>) -> Outcome<()> {
     let page = cell.page;
-    if page.enforces(const { control("read_only") }) {
+    if cell.root >= 0 && page.enforces(const { control("read_only") }) {
         sys::mount_attributes(cell.root, READ_ONLY, false)?;
     }
     umask(Mode::from_raw_mode(0o077));
