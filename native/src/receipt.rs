@@ -76,7 +76,7 @@ pub fn namespaces(pid: &str) -> io::Result<BTreeMap<&'static str, u64>> {
 impl Receipt {
     /// Asks the kernel about the process `pid`.
     pub fn read(pid: i32, page: &Page, cgroup: ReadBack) -> io::Result<Self> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let status = whole(&format!("/proc/{pid}/status"))?;
         let field = |name: &str| -> &str {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|rest| rest.strip_prefix(':'))
@@ -180,6 +180,25 @@ impl Receipt {
     }
 }
 
+/// A file of /proc, in as few reads as it takes: it has no size, and each read makes it anew.
+fn whole(path: &str) -> io::Result<String> {
+    let mut bytes = vec![0; 16_384];
+    let file = fs::File::open(path)?;
+    let mut filled = 0;
+    loop {
+        let space = bytes.get_mut(filled..).unwrap_or_default();
+        match rustix::io::read(&file, space)? {
+            0 => break,
+            count => filled += count,
+        }
+        if filled == bytes.len() {
+            bytes.resize(filled * 2, 0);
+        }
+    }
+    bytes.truncate(filled);
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
 /// Whether the plan asked for this one to be writable.
 fn is_scratch(page: &Page, mount: &MountLine) -> bool {
     let steps = page.step.get(..page.steps as usize).unwrap_or_default();
@@ -191,7 +210,7 @@ fn is_scratch(page: &Page, mount: &MountLine) -> bool {
 }
 
 fn mounts(pid: i32) -> io::Result<Vec<MountLine>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/mountinfo"))?;
+    let text = whole(&format!("/proc/{pid}/mountinfo"))?;
     let mut lines = Vec::new();
     for line in text.lines() {
         let Some((left, right)) = line.split_once(" - ") else {
