@@ -298,6 +298,7 @@ class Cell:
                     sent = os.write(fd, view[:PIPE_BYTES])
                 del pending[:sent]
         except BlockingIOError:
+            self._watch(fd)  # the rest goes when there is room
             return
         except (BrokenPipeError, ConnectionResetError):
             # A tool need not read what it was given; one that talks to nobody will be seen to end.

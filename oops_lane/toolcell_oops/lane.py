@@ -15,14 +15,16 @@ from msgspec import Meta, Struct
 
 from toolcell.errors import ConfigError, InternalError, LaneUnavailable
 from toolcell.lane import Artifact, LaneHome, Probe
+from toolcell.policy.envelope import PolicyEnvelope
 from toolcell_oops.base import BaseStore
 from toolcell_oops.base.tree import discard
+from toolcell_oops.demands import check_demands
 from toolcell_oops.launcher.client import Launcher
 from toolcell_oops.launcher.locate import locate
 from toolcell_oops.plan import Filter, Layout
 from toolcell_oops.prepared import PreparedProgram
 from toolcell_oops.probe import probe_lane
-from toolcell_oops.program import decode_program
+from toolcell_oops.program import Program, decode_program
 from toolcell_oops.seccomp import compile_profile, load_profile
 from toolcell_oops.workspace import Workspace
 
@@ -99,11 +101,15 @@ class OopsLane:
                 remedy=error.remedy,
             )
 
+    def screen(self, artifact: Artifact, envelope: PolicyEnvelope) -> None:
+        """Refuses what can't be given, from the manifest and the entry point alone."""
+        check_demands(artifact.manifest, _program_of(artifact), envelope)
+
     def prepare(self, artifact: Artifact) -> PreparedProgram:
         """Unpacks the artifact, checks its base and plans its cells."""
         bases = self._bases_of_open()
         manifest = artifact.manifest
-        program = decode_program(artifact.read(manifest.entry_point), manifest)
+        program = _program_of(artifact)
         base = bases.get(program.base)
         seccomp = self._seccomp()
         tool = self._workspace_of_open().unpack(artifact)
@@ -163,6 +169,11 @@ class OopsLane:
             with contextlib.suppress(OSError):
                 discard(tool)
 
+    def interrupt(self) -> None:
+        """No preparation starts after this. One that is under way is done in a few seconds."""
+        with self._lock:
+            self._closed = True
+
     def close(self) -> None:
         """Ends every cell and the launcher, and removes what was unpacked. Idempotent."""
         with self._lock:
@@ -175,3 +186,8 @@ class OopsLane:
             prepared.close()
         if workspace is not None:
             workspace.close()
+
+
+def _program_of(artifact: Artifact) -> Program:
+    manifest = artifact.manifest
+    return decode_program(artifact.read(manifest.entry_point), manifest)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 import msgspec
 
 from toolcell.artifact.manifest import Manifest
-from toolcell.errors import InternalError, LaneUnavailable, PolicyDenied, ToolcellError, ToolFault
+from toolcell.errors import InternalError, LaneUnavailable, ToolcellError, ToolFault
 from toolcell.guest_output import Capture
 from toolcell.lane import Outcome, Request
-from toolcell.policy.envelope import FILE_CAPABILITIES, PolicyEnvelope
+from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.session import Session
 from toolcell_oops.cell import Cell, Streams, Talk
+from toolcell_oops.demands import check_demands
 from toolcell_oops.faults import fault_of_exit, fault_of_limit, output_too_large
 from toolcell_oops.launcher.client import Launcher, LauncherGone
 from toolcell_oops.launcher.wire import CellUsage, Exited, Spawned
@@ -71,25 +72,7 @@ class PreparedProgram:
 
     def admit(self, envelope: PolicyEnvelope) -> None:
         """Refuses an envelope that this artifact can't run under."""
-        for demand, given in (
-            (f"filesystem={envelope.filesystem}", envelope.filesystem != "host"),
-            (f"network={envelope.network}", envelope.network == "off"),
-            ("deterministic", not envelope.deterministic),
-        ):
-            if not given:
-                raise LaneUnavailable(
-                    f"the policy demands {demand}, which the oops lane does not give",
-                    remedy="run the tool in a lane that does, or do without it",
-                    details={"feature": demand},
-                )
-        for limit in ("max_processes", "max_open_files"):
-            if not getattr(envelope, limit):
-                raise PolicyDenied(
-                    f"`{limit}` is 0, so no program can run",
-                    remedy=f"raise `{limit}` in the policy",
-                    details={"grant": limit},
-                )
-        _check_grant(self._manifest, envelope)
+        check_demands(self._manifest, self._program, envelope)
 
     def invoke(self, request: Request, session: Session) -> Outcome:
         """Runs `request` in a fresh cell."""
@@ -245,25 +228,6 @@ def _run_worker(run: _Run, conversation: Conversation, launcher: Callable[[], La
     if conversation.error is not None:
         raise conversation.error
     run.succeed(conversation.output or b"")
-
-
-def _check_grant(manifest: Manifest, envelope: PolicyEnvelope) -> None:
-    """As in the wasi lane: of each interface that the manifest names, something is granted."""
-    interfaces: dict[str, list[str]] = {}
-    for name in manifest.capabilities:
-        interfaces.setdefault(name.partition(".")[0], []).append(name)
-    for interface, names in interfaces.items():
-        if not any(envelope.grants(name) for name in names):
-            listed = ", ".join(f"`{name}`" for name in names)
-            switch = " and set allow_file_io" if names[0] in FILE_CAPABILITIES else ""
-            if names[0] == "http.fetch":
-                switch = " and set allow_network_egress"
-            raise PolicyDenied(
-                f"the tool asks for `{interface}`, and the policy grants none of {listed}",
-                remedy=f"grant `{names[0]}` in allowed_host_apis{switch}, or use a tool that does "
-                "not need it",
-                details={"capability": names[0], "interface": interface},
-            )
 
 
 def _on_the_way(spawned: Spawned) -> dict[str, float]:

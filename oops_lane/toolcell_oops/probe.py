@@ -36,11 +36,12 @@ _REMEDY = "run as root or in a delegated cgroup, on Linux 5.14 or newer with Lan
 
 BY_DESIGN = {
     "filesystem=host": "no folder of the host is ever put into a cell",
-    "network=outbound-https-only": "there is no proxy into a cell yet: use `http.fetch`",
+    "network=outbound-https-only": "",
     "network=full": "a cell has no network interface",
     "deterministic": "a Linux process sees real time and real randomness",
 }
-"""Demands that `toolcell.isolation` asks about and that no machine can meet in this lane."""
+"""Demands that `toolcell.isolation` asks about and that no machine decides: HTTPS goes through the
+broker (a plain program, which can't ask it, is refused when it is admitted)."""
 
 
 def probe_lane(launcher: Launcher, bases: BaseStore, seccomp: Filter) -> Probe:

@@ -31,7 +31,7 @@ from toolcell_sdk.errors import CapabilityError, Fault
 from toolcell_sdk.testing import CellRun
 from toolcell_sdk.transport import Transport
 
-__all__ = ["RUNNER", "Runner"]
+__all__ = ["RUNNER", "Runner", "cell_of"]
 
 RUNNER: Final = "toolcell.cell_runner:Runner"
 """What `toolcell_sdk.testing.run_tests` takes as its runner."""
@@ -58,11 +58,15 @@ class Runner:
             archive = build_artifact(
                 built.manifest_fields(), {COMPONENT: built.component.read_bytes()}
             )
-        key = SigningKey.generate()
-        trust = TrustStore([TrustedKey(publisher="test-session", public=key.public)])
-        artifact = open_artifact(sign_artifact(archive, key), trust)
         progress(f"compiling {folder.name}, once")
-        return TestCell(artifact)
+        return cell_of(archive)
+
+
+def cell_of(archive: bytes) -> "TestCell":
+    """A cell of the unsigned artifact `archive`, signed with a key that nobody keeps."""
+    key = SigningKey.generate()
+    trust = TrustStore([TrustedKey(publisher="test-session", public=key.public)])
+    return TestCell(open_artifact(sign_artifact(archive, key), trust))
 
 
 class TestCell:

@@ -80,3 +80,19 @@ def python_archive(folder: Path, cache: Path) -> bytes:
         return build_python(folder, lane)
     finally:
         lane.close()
+
+
+def module_archive(source: str, name: str = "hostile", **fields) -> bytes:
+    """A worker whose module is `source`, with a method `go` that takes and gives anything."""
+    manifest = {
+        "id": TEST_ID,
+        "name": name,
+        "version": "1.0.0",
+        "lane": "oops",
+        "entry_point": "program.json",
+        "methods": {"go": {"input": {}, "output": {}}},
+        **fields,
+    }
+    entry = {"kind": "worker", "module": "hostile"}
+    files = {"program.json": json.dumps(entry).encode(), "app/hostile.py": source.encode()}
+    return build_artifact(manifest, files)

@@ -1,0 +1,33 @@
+"""Runs a tool's own tests in an oops cell: `toolcell test --cell --lane oops`.
+
+Fulfils `toolcell_sdk.testing.CellRunner`, as `toolcell.cell_runner` does for components: the same
+source and the same tests, in the other lane.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from toolcell.cell_runner import TestCell, cell_of
+from toolcell.home import Home
+from toolcell.lane import LaneHome
+from toolcell_oops.build import build_python
+from toolcell_oops.lane import OopsLane
+
+__all__ = ["RUNNER", "Runner"]
+
+RUNNER: Final = "toolcell_oops.cell_runner:Runner"
+"""What `toolcell_sdk.testing.run_tests` takes as its runner."""
+
+
+class Runner:
+    """Prepares cells of tools. Made once per test session."""
+
+    def prepare(self, folder: Path) -> TestCell:
+        """Builds the tool in `folder` for the oops lane and prepares it there."""
+        lane = OopsLane()
+        lane.configure(LaneHome(cache_dir=str(Home().cache(lane.name))))
+        try:
+            archive = build_python(folder, lane)
+        finally:
+            lane.close()
+        return cell_of(archive)
