@@ -49,3 +49,25 @@ pub fn start(parents: &[PathBuf], identity: &str) -> io::Result<OwnedFd> {
     let left = cgroup::sweep(parents, |name| name.starts_with(&prefix));
     sys::exit(i32::from(!left.is_empty()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_an_orphan_when_its_launcher_is_gone() {
+        let own = identity(std::process::id()).expect("a process");
+        assert!(!is_orphan(&format!("{own}.1")));
+        // The same pid, started at another time.
+        let (pid, start) = own.split_once('.').expect("two parts");
+        assert!(is_orphan(&format!("{pid}.{start}0.1")));
+        assert!(is_orphan("4194305.1.1"));
+    }
+
+    #[test]
+    fn what_is_no_slots_name_is_left_alone() {
+        for name in ["", "user.slice", "1", "1.2", "a.b.c", "-1.2.3"] {
+            assert!(!is_orphan(name), "{name}");
+        }
+    }
+}

@@ -293,7 +293,9 @@ fn filter(plan: &Spawn, page: &mut Page) -> Result<(), String> {
 
 fn resources(plan: &Spawn, page: &mut Page) -> Result<(), String> {
     let mut count = 0;
-    let core = ("core".to_owned(), (0, 0));
+    // 1, not 0: that is less than any core file, and the one value at which the kernel starts no
+    // handler of `core_pattern` either (core(5)).
+    let core = ("core".to_owned(), (1, 1));
     let given = plan.rlimits.iter().filter(|(name, _)| *name != "core");
     for (name, &(soft, hard)) in given.chain([(&core.0, &core.1)]) {
         let Some((_, resource)) = RESOURCES.iter().find(|(known, _)| known == name) else {
@@ -314,4 +316,112 @@ fn resources(plan: &Spawn, page: &mut Page) -> Result<(), String> {
     debug_assert!(count <= RLIMITS_MAX);
     page.limits = count as u32;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::sys::SharedPage;
+    use crate::wire::{Bytes, Limits};
+
+    fn plan() -> Spawn {
+        let limits = Limits {
+            wall_ms: 1,
+            cpu_ms: 1,
+            memory_bytes: 1 << 20,
+            pids: 1,
+            cpu_percent: 100,
+        };
+        Spawn::for_test(limits)
+    }
+
+    fn refusal(change: impl FnOnce(&mut Spawn)) -> String {
+        let mut plan = plan();
+        change(&mut plan);
+        let mut page = SharedPage::new().expect("memory");
+        compile(&plan, page.get_mut()).err().expect("refused")
+    }
+
+    #[test]
+    fn a_good_plan_fills_the_page() {
+        let mut plan = plan();
+        plan.mounts.push(Mount::Bind {
+            at: "/usr/lib".into(),
+            source: "/usr".into(),
+            exec: false,
+        });
+        plan.rlimits = BTreeMap::from([("core".into(), (9, 9)), ("nofile".into(), (8, 16))]);
+        let mut page = SharedPage::new().expect("memory");
+        let trees = compile(&plan, page.get_mut()).expect("good");
+        let page = page.get();
+        assert_eq!((trees.len(), trees[0].exec), (1, false));
+        let kinds: Vec<u32> = page.step[..page.steps as usize]
+            .iter()
+            .map(|step| step.kind)
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                StepKind::Dir as u32,
+                StepKind::Dir as u32,
+                StepKind::Attach as u32
+            ]
+        );
+        assert_eq!(page.str(page.step[0].at), Some(c"/usr"));
+        // The plan's word on cores is not heard.
+        let limits = &page.limit[..page.limits as usize];
+        let of = |number| limits.iter().find(|limit| limit.resource == number);
+        assert_eq!(of(4).map(|limit| (limit.soft, limit.hard)), Some((1, 1)));
+        assert_eq!(of(7).map(|limit| (limit.soft, limit.hard)), Some((8, 16)));
+    }
+
+    #[test]
+    fn each_zero_limit_is_refused_by_name() {
+        assert!(refusal(|plan| plan.limits.wall_ms = 0).contains("wall_ms"));
+        assert!(refusal(|plan| plan.limits.cpu_ms = 0).contains("cpu_ms"));
+        assert!(refusal(|plan| plan.limits.memory_bytes = 0).contains("memory_bytes"));
+        assert!(refusal(|plan| plan.limits.pids = 0).contains("pids"));
+        assert!(refusal(|plan| plan.limits.cpu_percent = 0).contains("cpu_percent"));
+    }
+
+    #[test]
+    fn paths_that_could_lead_elsewhere_are_refused() {
+        for path in ["", "/", "a", "/a/", "/a//b", "/./a", "/a/..", "/../a"] {
+            assert!(place("x", path).is_err(), "{path}");
+        }
+        assert!(place("x", "/a/..b/c").is_ok());
+    }
+
+    #[test]
+    fn the_launchers_own_folders_are_refused() {
+        for at in ["/proc", "/proc/self", "/dev", "/dev/shm"] {
+            let reason = refusal(|plan| plan.mounts.push(Mount::Dir { at: at.into() }));
+            assert!(reason.contains("launcher's"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn an_empty_or_uneven_filter_is_refused() {
+        assert!(refusal(|plan| plan.seccomp.clear()).contains("seccomp"));
+        assert!(refusal(|plan| plan.seccomp.push(0)).contains("seccomp"));
+    }
+
+    #[test]
+    fn text_over_all_fields_has_one_bound() {
+        let reason = refusal(|plan| {
+            plan.argv = vec![Bytes(vec![b'a'; 100_000]), Bytes(vec![b'a'; 100_000])]
+        });
+        assert!(reason.contains("argv"), "{reason}");
+    }
+
+    #[test]
+    fn controls_are_left_out_by_name_only() {
+        assert_eq!(without(&[]), Ok(0));
+        assert!(
+            without(&["seccomp".into(), "net".into()]).is_ok_and(|bits| bits.count_ones() == 2)
+        );
+        assert!(without(&["".into()]).is_err());
+    }
 }

@@ -329,3 +329,60 @@ impl Report {
         Some((name, self.errno.load(Ordering::Acquire)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::SharedPage;
+
+    fn page() -> SharedPage {
+        SharedPage::new().expect("memory")
+    }
+
+    #[test]
+    fn text_comes_back_as_it_went_in() {
+        let mut page = page();
+        let text = page.get_mut().add(b"/tool").expect("room");
+        let empty = page.get_mut().add(b"").expect("room");
+        assert_eq!(page.get().str(text), Some(c"/tool"));
+        assert_eq!(page.get().str(empty), Some(c""));
+        assert_eq!(page.get().str(Text::default()), None);
+    }
+
+    #[test]
+    fn text_with_a_nul_or_over_the_bound_is_refused_and_takes_no_room() {
+        let mut page = page();
+        assert!(page.get_mut().add(b"a\0b").is_none());
+        assert!(page.get_mut().add(&vec![b'a'; TEXT_MAX]).is_none());
+        assert_eq!(page.get().text_len, 0);
+        assert!(page.get_mut().add(&vec![b'a'; TEXT_MAX - 1]).is_some());
+        assert!(page.get_mut().add(b"").is_none());
+    }
+
+    #[test]
+    fn every_stage_has_its_own_name() {
+        assert_eq!(STAGE_NAMES[Stage::Clone as usize - 1], "clone");
+        assert_eq!(STAGE_NAMES[Stage::HandOver as usize - 1], "hand_over");
+        assert_eq!(STAGE_NAMES[Stage::Landlock as usize - 1], "landlock");
+        assert_eq!(STAGE_NAMES[Stage::Init as usize - 1], "init");
+        assert_eq!(STAGE_NAMES[Stage::Exec as usize - 1], "exec");
+        assert_eq!(STAGE_NAMES.len(), Stage::Exec as usize);
+    }
+
+    #[test]
+    fn a_control_is_one_bit_and_an_unknown_one_is_none() {
+        let mut seen = 0;
+        for (name, bit) in CONTROLS {
+            assert_eq!((control(name), bit.count_ones(), seen & bit), (bit, 1, 0));
+            seen |= bit;
+        }
+        assert_eq!(control("nonsense"), 0);
+    }
+
+    #[test]
+    fn a_fresh_page_enforces_everything() {
+        let page = page();
+        assert!(CONTROLS.iter().all(|(_, bit)| page.get().enforces(*bit)));
+        assert_eq!(page.get().report.failure(), None);
+    }
+}

@@ -181,25 +181,37 @@ pub fn place(fd: RawFd, target: RawFd) -> Outcome<()> {
     checked(unsafe { libc::syscall(libc::SYS_dup3, fd, target, 0) }).map(drop)
 }
 
+/// `SIG_DFL` or `SIG_IGN` for a signal.
+fn dispose(signal: i32, disposition: usize) -> Outcome<()> {
+    let action = [disposition as u64, 0, 0, 0];
+    // SAFETY: `action` has the size of the kernel's struct sigaction on 64-bit Linux, and neither
+    // disposition runs code of ours.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            signal,
+            action.as_ptr(),
+            std::ptr::null::<u64>(),
+            8,
+        )
+    })
+    .map(drop)
+}
+
+/// Ignores what a terminal sends to its foreground group.
+pub fn ignore_terminal_signals() -> Outcome<()> {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP] {
+        dispose(signal, libc::SIG_IGN)?;
+    }
+    Ok(())
+}
+
 /// Every signal to its default and none blocked: what the host ignored must not reach a tool.
 pub fn reset_signals() -> Outcome<()> {
-    let mut action = [0_u64; 4];
-    action[0] = libc::SIG_DFL as u64;
     for signal in 1..=64 {
-        if signal == libc::SIGKILL || signal == libc::SIGSTOP {
-            continue;
+        if signal != libc::SIGKILL && signal != libc::SIGSTOP {
+            dispose(signal, libc::SIG_DFL)?;
         }
-        // SAFETY: `action` has the size of the kernel's struct sigaction on 64-bit Linux, and SIG_DFL
-        // runs no code of ours.
-        checked(unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                signal,
-                action.as_ptr(),
-                std::ptr::null::<u64>(),
-                8,
-            )
-        })?;
     }
     let none = 0_u64;
     // SAFETY: reads eight bytes of `none`.

@@ -336,3 +336,84 @@ impl Answer {
 pub fn read<'de, T: Deserialize<'de>>(packet: &'de [u8]) -> Result<T, String> {
     rmp_serde::from_slice(packet).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+impl Spawn {
+    /// The least plan that is one.
+    pub fn for_test(limits: Limits) -> Self {
+        Self {
+            _op: IgnoredAny,
+            id: 1,
+            program: "/tool/run".into(),
+            argv: vec![Bytes(b"run".to_vec())],
+            env: Vec::new(),
+            cwd: default_cwd(),
+            hostname: default_hostname(),
+            fds: vec![0, 1, 2],
+            mounts: Vec::new(),
+            landlock: Vec::new(),
+            seccomp: vec![0; 8],
+            rlimits: BTreeMap::new(),
+            limits,
+            without: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct KillLike<'a> {
+        op: &'a str,
+        id: i64,
+        reason: &'a str,
+    }
+
+    fn packed(id: i64) -> Vec<u8> {
+        let message = KillLike {
+            op: "kill",
+            id,
+            reason: "why",
+        };
+        rmp_serde::to_vec_named(&message).expect("packs")
+    }
+
+    #[test]
+    fn a_request_is_read_by_name() {
+        let kill: Kill = read(&packed(7)).expect("reads");
+        assert_eq!((kill.id, kill.reason.as_str()), (7, "why"));
+    }
+
+    #[test]
+    fn an_unknown_field_and_a_wrong_type_are_refused() {
+        assert!(read::<Hello>(&packed(7)).is_err());
+        assert!(read::<Kill>(&packed(-1)).is_err());
+        assert!(read::<Head>(b"\xff").is_err());
+        assert!(read::<Head>(&[]).is_err());
+    }
+
+    #[test]
+    fn bytes_come_as_text_or_binary_and_as_nothing_else() {
+        let text = rmp_serde::to_vec("a").expect("packs");
+        let binary = rmp_serde::to_vec(serde_bytes::Bytes::new(b"a")).expect("packs");
+        let list = rmp_serde::to_vec(&[1, 2]).expect("packs");
+        assert_eq!(read::<Bytes>(&text).map(|bytes| bytes.0), Ok(b"a".to_vec()));
+        assert_eq!(
+            read::<Bytes>(&binary).map(|bytes| bytes.0),
+            Ok(b"a".to_vec())
+        );
+        assert!(read::<Bytes>(&list).is_err());
+    }
+
+    #[test]
+    fn an_answer_names_its_event() {
+        let answer = Answer::Refused {
+            id: 3,
+            reason: "why".into(),
+        };
+        let packet = answer.pack();
+        assert!(packet.windows(7).any(|part| part == b"refused"));
+    }
+}

@@ -19,10 +19,28 @@ fn version_is_the_packages() {
 
 #[test]
 fn anything_else_is_wrong_usage_and_prints_nothing_on_stdout() {
-    for arguments in [&[][..], &["--help"], &["--version", "extra"], &["run"]] {
+    for arguments in [
+        &[][..],
+        &["--help"],
+        &["--version", "extra"],
+        &["run"],
+        &["serve"],
+        &["serve", "--fd"],
+        &["serve", "--fd", "socket"],
+        &["serve", "--fd", "1"],
+        &["serve", "--fd", "-1"],
+        &["serve", "--fd", "9", "--unsafe"],
+    ] {
         let output = launcher(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty());
         assert!(!output.stderr.is_empty());
     }
+}
+
+#[test]
+fn a_descriptor_that_is_not_open_is_an_error_that_says_so() {
+    let output = launcher(&["serve", "--fd", "999"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("toolcell-native: "));
 }

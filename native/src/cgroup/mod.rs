@@ -87,7 +87,7 @@ pub const NEEDED: [&str; 4] = ["memory", "pids", "cpu", "cpuacct"];
 /// Finds the machine's hierarchy: v2 where it has the controllers, v1 else.
 pub fn find(parent: &str) -> io::Result<Box<dyn Hierarchy>> {
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    if let Some(tree) = v2::Tree::find(&mounts, parent)? {
+    if let Some(tree) = v2::Tree::find(&mounts, parent) {
         return Ok(Box::new(tree));
     }
     Ok(Box::new(v1::Trees::find(&mounts, parent)?))
@@ -168,4 +168,25 @@ fn check_memory(asked: u64, found: u64) -> io::Result<()> {
         return Err(weaker("memory", asked, found));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_by_its_whole_key() {
+        let text = "oom 1\noom_kill 2\nmax 3\n";
+        assert_eq!(keyed(text, "oom_kill"), Some(2));
+        assert_eq!(keyed(text, "oom"), Some(1));
+        assert_eq!(keyed(text, "oom_"), None);
+    }
+
+    #[test]
+    fn memory_may_be_rounded_down_by_a_page_and_never_up() {
+        assert!(check_memory(1 << 20, 1 << 20).is_ok());
+        assert!(check_memory((1 << 20) + 5, 1 << 20).is_ok());
+        assert!(check_memory(1 << 20, (1 << 20) + 4096).is_err());
+        assert!(check_memory(1 << 30, 1 << 20).is_err());
+    }
 }

@@ -22,13 +22,14 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Looks for it in a mount table; `None` where its controllers are bound to version 1.
-    pub fn find(mounts: &str, parent: &str) -> io::Result<Option<Self>> {
+    /// Looks for it in a mount table; `None` where its controllers are bound to version 1 or
+    /// can't be used.
+    pub fn find(mounts: &str, parent: &str) -> Option<Self> {
         let root = mounts.lines().find_map(|line| {
             let fields: Vec<&str> = line.split(' ').collect();
             (fields.get(2) == Some(&"cgroup2")).then(|| PathBuf::from(fields[1]))
         });
-        let Some(root) = root else { return Ok(None) };
+        let root = root?;
         let has = |folder: &Path, file: &str| {
             let text = fs::read_to_string(folder.join(file)).unwrap_or_default();
             CONTROLLERS
@@ -36,22 +37,22 @@ impl Tree {
                 .all(|name| text.split_whitespace().any(|word| word == *name))
         };
         if !has(&root, "cgroup.controllers") {
-            return Ok(None);
+            return None;
         }
         let folder = root.join(parent);
-        if !folder.is_dir() {
-            fs::create_dir(&folder)?;
+        if fs::create_dir(&folder).is_err() && !folder.is_dir() {
+            return None;
         }
         for level in [&root, &folder] {
             if !has(level, "cgroup.subtree_control") {
-                fs::write(level.join("cgroup.subtree_control"), "+memory +pids +cpu")?;
+                fs::write(level.join("cgroup.subtree_control"), "+memory +pids +cpu").ok()?;
             }
         }
         let relative = format!("/{parent}");
-        Ok(Some(Self {
+        Some(Self {
             parent: folder,
             relative,
-        }))
+        })
     }
 }
 

@@ -44,6 +44,8 @@ const PIDS: u64 = 4;
 
 /// Serves one lane until it is gone.
 pub fn serve(socket: OwnedFd, weaken: bool) -> io::Result<()> {
+    // Ctrl-C goes to the whole foreground group; when to end is the lane's word, by closing the socket.
+    sys::ignore_terminal_signals().map_err(io::Error::from)?;
     let mut link = Link::new(socket)?;
     let hello = match first(&mut link)? {
         Some(hello) => hello,
@@ -248,11 +250,12 @@ impl Launcher {
         let name = format!("{}.{}", self.identity, self.made);
         let uid = self.uid_base + self.made % UIDS;
         let abi = self.landlock_abi;
-        let cell = Cell::make(self.hierarchy.as_ref(), &name, uid, abi, without)?;
+        let mut cell = Cell::make(self.hierarchy.as_ref(), &name, uid, abi, without)?;
         let key = u64::from(self.made);
         if let Err(errno) = self.watch(key, &cell) {
             cell.kill();
-            let _ = sys::reap(-1);
+            cell.reap();
+            self.lingering.push(cell.slot);
             return Err(Trouble::Stage(
                 "clone",
                 errno.raw_os_error(),
