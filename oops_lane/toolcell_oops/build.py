@@ -14,19 +14,37 @@ import msgspec
 
 from toolcell.artifact.build import build_artifact
 from toolcell.artifact.manifest import Manifest, Method
+from toolcell.artifact.names import MANIFEST_NAME
 from toolcell.errors import ConfigError
 from toolcell.events import Event, EventContext
+from toolcell.home import Home
+from toolcell.lane import LaneHome
 from toolcell.policy.envelope import PolicyEnvelope
 from toolcell.session import CancelToken, Deadline, Session, ToolRef
 from toolcell_oops.lane import OopsLane
+from toolcell_oops.pack import pack_folder
 from toolcell_oops.program import WorkerProgram
 from toolcell_sdk.lint import LintError, lint_project
-from toolcell_sdk.project import Project, load_project
+from toolcell_sdk.project import PROJECT_FILE, Project, load_project
 from toolcell_sdk.sources import author_files, plain_files
 
-__all__ = ["ENTRY_POINT", "build_python"]
+__all__ = ["ENTRY_POINT", "build_archive", "build_python"]
 
 ENTRY_POINT = "program.json"
+
+
+def build_archive(folder: Path) -> bytes:
+    """The unsigned artifact of the tool in `folder`: a Python project (`tool.toml`), or a program
+    laid out by hand (`manifest.json`). What `toolcell build` calls for this lane.
+    """
+    if not (folder / PROJECT_FILE).exists() and (folder / MANIFEST_NAME).exists():
+        return pack_folder(folder)
+    lane = OopsLane()
+    lane.configure(LaneHome(cache_dir=str(Home().cache(lane.name))))
+    try:
+        return build_python(folder, lane)
+    finally:
+        lane.close()
 
 
 def build_python(folder: Path, lane: OopsLane) -> bytes:

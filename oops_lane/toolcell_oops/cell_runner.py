@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from toolcell.cell_runner import TestCell, cell_of
-from toolcell.home import Home
-from toolcell.lane import LaneHome
-from toolcell_oops.build import build_python
-from toolcell_oops.lane import OopsLane
+from toolcell_oops.build import build_archive
 
 __all__ = ["RUNNER", "Runner"]
 
@@ -24,10 +21,4 @@ class Runner:
 
     def prepare(self, folder: Path) -> TestCell:
         """Builds the tool in `folder` for the oops lane and prepares it there."""
-        lane = OopsLane()
-        lane.configure(LaneHome(cache_dir=str(Home().cache(lane.name))))
-        try:
-            archive = build_python(folder, lane)
-        finally:
-            lane.close()
-        return cell_of(archive)
+        return cell_of(build_archive(folder))

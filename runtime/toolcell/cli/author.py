@@ -16,7 +16,9 @@ from pathlib import Path
 import click
 
 from toolcell.artifact.build import artifact_file_name, build_artifact
+from toolcell.artifact.names import MANIFEST_NAME
 from toolcell.artifact.open import read_contents
+from toolcell.builders import builder_of, cell_runner_of
 from toolcell.errors import ConfigError
 from toolcell.telemetry.patterns import escape_control
 from toolcell_sdk.errors import SdkError
@@ -89,6 +91,7 @@ def lint_command(folder: Path, as_json: bool) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the artifact goes. [default: FOLDER/build]",
 )
+@click.option("--lane", default="", help="Build for this lane. [default: tool.toml's]")
 @click.option(
     "--require-reproducible",
     is_flag=True,
@@ -96,10 +99,20 @@ def lint_command(folder: Path, as_json: bool) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def build_command(
-    folder: Path, out: Path | None, require_reproducible: bool, as_json: bool
+    folder: Path, out: Path | None, lane: str, require_reproducible: bool, as_json: bool
 ) -> None:
-    """Build the tool in FOLDER into NAME-VERSION.tool, not yet signed."""
+    """Build the tool in FOLDER into NAME-VERSION.tool, not yet signed.
+
+    A Python tool (`tool.toml`) builds for either lane from the same source. A folder with a
+    `manifest.json` is a program as it is, for the oops lane.
+    """
     from toolcell_sdk.build import COMPONENT, build
+
+    with _sdk_errors():
+        lane = lane or _lane_of(folder)
+    if lane != "wasi":
+        _build_elsewhere(folder, out or folder / "build", lane, as_json)
+        return
 
     def say(stage: str) -> None:
         # `done` is the component's; the artifact, which is what was asked for, is yet to be written
@@ -137,6 +150,37 @@ def build_command(
     click.echo(f"  methods  {', '.join(sorted(built.methods))}")
 
 
+def _lane_of(folder: Path) -> str:
+    """What the folder's own files name as its lane."""
+    from toolcell_sdk.project import PROJECT_FILE, load_project
+
+    if not (folder / PROJECT_FILE).exists() and (folder / MANIFEST_NAME).exists():
+        return "oops"
+    return load_project(folder).lane
+
+
+def _build_elsewhere(folder: Path, out: Path, lane: str, as_json: bool) -> None:
+    """Builds with the builder that the lane registered."""
+    with _sdk_errors():
+        archive = builder_of(lane)(folder)
+    contents = read_contents(archive)
+    artifact = _write_whole(out, artifact_file_name(contents.manifest), archive)
+    report = {
+        "artifact": str(artifact),
+        "digest": contents.digest,
+        "size_bytes": len(archive),
+        "methods": sorted(contents.manifest.methods),
+        "lane": lane,
+    }
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+        return
+    click.echo(f"{artifact}")
+    click.echo(f"  digest   {contents.digest}")
+    click.echo(f"  size     {len(archive) / 1e6:.1f} MB")
+    click.echo(f"  methods  {', '.join(sorted(contents.manifest.methods))}")
+
+
 def _write_whole(folder: Path, name: str, data: bytes) -> Path:
     """Writes the file beside its place and renames it: a half-written artifact is never seen."""
     try:
@@ -159,16 +203,18 @@ def _write_whole(folder: Path, name: str, data: bytes) -> Path:
 @click.command("test")
 @click.argument("folder", type=_FOLDER)
 @click.option("--cell", is_flag=True, help="Build the tool and run its methods in a cell.")
+@click.option("--lane", default="wasi", show_default=True, help="The lane of that cell.")
 @click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
-def test_command(folder: Path, cell: bool, pytest_args: tuple[str, ...]) -> None:
+def test_command(folder: Path, cell: bool, lane: str, pytest_args: tuple[str, ...]) -> None:
     """Run the tests of the tool in FOLDER against the test kit's broker.
 
-    Natively by default, which takes a moment; with --cell in the component, where fuel and memory
+    Natively by default, which takes a moment; with --cell as it will run, where fuel and memory
     are measured. What follows `--` goes to pytest.
     """
     from toolcell.cell_runner import RUNNER
     from toolcell_sdk.testing import run_tests
 
+    in_cell = RUNNER if lane == "wasi" else cell_runner_of(lane)
     with _sdk_errors():
-        status = run_tests(folder, runner=RUNNER if cell else "", arguments=pytest_args)
+        status = run_tests(folder, runner=in_cell if cell else "", arguments=pytest_args)
     sys.exit(1 if status else 0)
