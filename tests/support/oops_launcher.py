@@ -180,7 +180,9 @@ def wait_until(true: Any, patience_s: float = 20.0) -> bool:
 
 def leftovers(parent: str = "toolcell-test") -> list[str]:
     """Cgroups below `parent` in any hierarchy."""
-    return sorted(str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{parent}/*/"))
+    root = Path("/sys/fs/cgroup")
+    found = [*root.glob(f"{parent}/*/"), *root.glob(f"*/{parent}/*/")]
+    return sorted(str(path) for path in found)
 
 
 SYSTEM = [path for path in ("/usr", "/etc/alternatives") if Path(path).is_dir()]
