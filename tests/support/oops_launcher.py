@@ -5,6 +5,7 @@ For tests of `toolcell-native` itself. It must never be used by the lane.
 
 import os
 import select
+import shutil
 import socket
 import struct
 import subprocess
@@ -81,6 +82,7 @@ class Launcher:
         patience_s: float = 20.0,
         inherit: tuple[int, ...] = (),
         before_exec: Callable[[], None] | None = None,
+        copy_to: Path | None = None,
     ) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
@@ -88,7 +90,8 @@ class Launcher:
         ours.settimeout(patience_s)
         self.patience_s = patience_s
         self.socket = ours
-        command = [program(), "serve", "--fd", str(theirs.fileno())]
+        place = program() if copy_to is None else Path(shutil.copy(program(), copy_to))
+        command = [place, "serve", "--fd", str(theirs.fileno())]
         self.process = subprocess.Popen(
             command + (["--weaken"] if weaken else []),
             pass_fds=[theirs.fileno(), *inherit],

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{Access, access};
 
 use super::{
     Alarm, CPU_PERIOD_US, Hierarchy, NEEDED, ReadBack, Slot, check_memory, keyed, number, open,
@@ -33,7 +34,8 @@ impl Trees {
                 if options.split(',').any(|option| option == needed) {
                     let folder = Path::new(at).join(parent);
                     // Not being allowed to is found out here, and named by `hello`.
-                    if fs::create_dir(&folder).is_ok() || folder.is_dir() {
+                    let there = fs::create_dir(&folder).is_ok() || folder.is_dir();
+                    if there && access(&folder, Access::WRITE_OK).is_ok() {
                         parents.insert(needed, folder);
                     }
                 }

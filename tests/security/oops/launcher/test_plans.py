@@ -1,5 +1,6 @@
 """Plans that are wrong, too large or ask for less than all controls: refused, and nothing runs."""
 
+import os
 from pathlib import Path
 
 import msgpack
@@ -91,8 +92,6 @@ def test_failing_stage_is_named_with_its_errno_and_nothing_runs(strict, changes,
 
 
 def test_living_id_is_not_given_twice(strict):
-    import os
-
     null = os.open("/dev/null", os.O_RDWR)
     sleeper = plan("-I", "-S", "-c", "import time; time.sleep(60)")
     assert strict.start(sleeper, [null] * 3)["event"] == "spawned"
@@ -141,4 +140,20 @@ def test_filter_without_the_last_steps_starts_nothing():
     with Launcher() as launcher:
         run = launcher.run(plan("-c", "print('RAN')", seccomp=bpf([execveat])))
         assert (run.spawned["event"], run.spawned["stage"]) == ("failed", "exec")
+        assert run.out == b""
+
+
+def test_launcher_without_rights_names_what_it_lacks_and_starts_nothing(tmp_path):
+    def become_nobody() -> None:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+    # The checkout may lie where nobody may look.
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    with Launcher(before_exec=become_nobody, copy_to=tmp_path) as launcher:
+        assert {"uid_map", "memory", "pids"} <= set(launcher.hello["missing"])
+        run = launcher.run(plan("-c", "print('RAN')"))
+        assert (run.spawned["event"], run.spawned["stage"]) == ("failed", "probe")
         assert run.out == b""
