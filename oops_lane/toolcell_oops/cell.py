@@ -143,9 +143,7 @@ class Cell:
 
     def _hear(self) -> None:
         """Takes what the launcher has said."""
-        if self._handle is None:
-            return
-        while (event := self._handle.next_event()) is not None:
+        while self._handle is not None and (event := self._handle.next_event()) is not None:
             match event:
                 case Spawned():
                     self.spawned = event

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from toolcell.artifact.manifest import Manifest
-from toolcell.errors import CapabilityFault, ToolcellError, ToolFault
+from toolcell.errors import CapabilityFault, LimitExceeded, ToolcellError, ToolFault
 from toolcell.isolation import FEATURES
 from toolcell.lane import Artifact, LaneHome, Outcome, Probe, Request, Usage
 from toolcell.policy.envelope import PolicyEnvelope
@@ -86,7 +86,7 @@ class FakePrepared:
         try:
             session.check()
             handler = self._handlers[self._manifest.name, request.method]
-            output = msgspec.json.encode(handler(msgspec.json.decode(request.input), session))
+            output = _bounded(handler(msgspec.json.decode(request.input), session), session)
             usage.bytes_out = len(output)
             outcome = Outcome(output=output, usage=usage)
         except CapabilityFault as fault:
@@ -102,3 +102,12 @@ class FakePrepared:
 
     def close(self) -> None:
         """Nothing to free."""
+
+
+def _bounded(value: Any, session: Session) -> bytes:
+    """`value` as JSON; :class:`LimitExceeded` where it is over `max_output_bytes`."""
+    output = msgspec.json.encode(value)
+    allowed = session.envelope.max_output_bytes
+    if len(output) > allowed:
+        raise LimitExceeded("max_output_bytes", allowed=allowed, used=len(output))
+    return output

@@ -94,6 +94,17 @@ def test_a_value_comes_back_as_it_went_in(runtime, lane):
     assert result.metrics.bytes_out > 0
 
 
+def test_a_large_value_comes_back_whole(runtime):
+    value = "é" * 400_000
+    assert call(runtime, "echo", {"value": value}).value() == value
+
+
+def test_a_result_over_the_limit_is_too_large(runtime):
+    result = call(runtime, "echo", {"value": "x" * 5000}, policy=limited(max_output_bytes=4000))
+    assert result.status == 413
+    assert result.error.details["limit"] == "max_output_bytes"
+
+
 def test_an_exception_is_a_fault_with_the_author_s_message(runtime):
     result = call(runtime, "fail", {"message": "no such luck"})
     assert result.status == 500
