@@ -75,6 +75,9 @@ pub struct Cell {
     pub pidfd: OwnedFd,
     init: i32,
     tool: Option<(i32, OwnedFd)>,
+    /// The cell's mount namespace. The kernel takes it apart with the last hold on it; without this
+    /// one that were the init's exit, and `exit` would wait for it.
+    _mounts: OwnedFd,
     sync: OwnedFd,
     page: SharedPage,
     host_id: u32,
@@ -96,7 +99,7 @@ impl Cell {
             .slot(name)
             .map_err(|error| trouble("cgroup", &error))?;
         match Self::clone_into(slot.as_ref(), host_id, landlock_abi, without) {
-            Ok((page, sync, init, pidfd)) => {
+            Ok((page, sync, init, pidfd, mounts)) => {
                 let mut own_stages_ns = [0; STAGE_NAMES.len()];
                 own_stages_ns[Stage::Clone as usize - 1] = now_ns() - began;
                 Ok(Self {
@@ -112,6 +115,7 @@ impl Cell {
                     pidfd,
                     init,
                     tool: None,
+                    _mounts: mounts,
                     sync,
                     page,
                     host_id,
@@ -131,7 +135,7 @@ impl Cell {
         host_id: u32,
         landlock_abi: u32,
         without: u32,
-    ) -> io::Result<(SharedPage, OwnedFd, i32, OwnedFd)> {
+    ) -> io::Result<(SharedPage, OwnedFd, i32, OwnedFd, OwnedFd)> {
         let mut page = SharedPage::new()?;
         page.get_mut().without = without;
         page.get_mut().landlock_abi = landlock_abi;
@@ -153,8 +157,9 @@ impl Cell {
         let map = format!("{CELL_ID} {host_id} 1");
         std::fs::write(format!("/proc/{init}/uid_map"), &map)?;
         std::fs::write(format!("/proc/{init}/gid_map"), &map)?;
+        let mounts = std::fs::File::open(format!("/proc/{init}/ns/mnt"))?;
         rustix::io::write(&ours, &[MAPPED])?;
-        Ok((page, ours, init, pidfd))
+        Ok((page, ours, init, pidfd, mounts.into()))
     }
 
     /// The socket to the cell's process.
