@@ -4,6 +4,7 @@ Fulfils `toolcell_sdk.testing.CellRunner`, as `toolcell.cell_runner` does for co
 source and the same tests, in the other lane.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,9 @@ RUNNER: Final = "toolcell_oops.cell_runner:Runner"
 class Runner:
     """Prepares cells of tools. Made once per test session."""
 
-    def prepare(self, folder: Path) -> TestCell:
+    def prepare(
+        self, folder: Path, progress: Callable[[str], None] = lambda _stage: None
+    ) -> TestCell:
         """Builds the tool in `folder` for the oops lane and prepares it there."""
+        progress(f"building {folder.name}")
         return cell_of(build_archive(folder))

@@ -8,9 +8,8 @@ import math
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from toolcell.artifact.manifest import Manifest
+from toolcell.artifact.strict_json import decode_json
 from toolcell.errors import InternalError, LaneUnavailable, ToolcellError, ToolFault
 from toolcell.guest_output import Capture
 from toolcell.lane import Outcome, Request
@@ -194,7 +193,7 @@ class _Run:
 def _run_plain(
     run: _Run, program: PlainProgram, launcher: Callable[[], Launcher], request: Request
 ) -> None:
-    arguments, stdin = program.command(request.method, msgspec.json.decode(request.input))
+    arguments, stdin = program.command(request.method, decode_json(request.input))
     kept = bytearray()
     allowed = run.session.envelope.max_output_bytes
 

@@ -69,12 +69,6 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("an answer has either `result` or `error`")
 
 
-class _Kind(Struct):
-    method: Raw | UnsetType = UNSET
-
-
-_kind = msgspec.json.Decoder(_Kind).decode
-_request = msgspec.json.Decoder(CapabilityRequest).decode
 _answer = msgspec.json.Decoder(Answer).decode
 
 
@@ -82,8 +76,11 @@ def decode(line: bytes) -> CapabilityRequest | Answer:
     """The message in `line`. Raises :class:`ToolFault` (400) for anything else."""
     try:
         # The strict reader sees what msgspec lets through: names that come twice, deep nesting.
-        decode_json(line)
-        return _answer(line) if _kind(line).method is UNSET else _request(line)
+        value = decode_json(line)
+        if isinstance(value, dict) and "method" in value:
+            return msgspec.convert(value, CapabilityRequest)
+        # Once more, for the text of the result as it was written. Nothing in it is converted.
+        return _answer(line)
     except (NotStrictJson, msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise malformed(str(error)) from None
 
