@@ -152,14 +152,26 @@ impl Cell {
         let Some((init, pidfd)) = cloned else {
             become_cell(page.get(), theirs.as_raw_fd(), &entries);
         };
-        page.hide_from_later_children()?;
         drop(theirs);
+        match Self::admit(&page, &ours, init, host_id) {
+            Ok(mounts) => Ok((page, ours, init, pidfd, mounts)),
+            Err(error) => {
+                let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+                let _ = sys::reap(init);
+                Err(error)
+            }
+        }
+    }
+
+    /// What a new cell's process waits for.
+    fn admit(page: &SharedPage, sync: &OwnedFd, init: i32, host_id: u32) -> io::Result<OwnedFd> {
+        page.hide_from_later_children()?;
         let map = format!("{CELL_ID} {host_id} 1");
         std::fs::write(format!("/proc/{init}/uid_map"), &map)?;
         std::fs::write(format!("/proc/{init}/gid_map"), &map)?;
         let mounts = std::fs::File::open(format!("/proc/{init}/ns/mnt"))?;
-        rustix::io::write(&ours, &[MAPPED])?;
-        Ok((page, ours, init, pidfd, mounts.into()))
+        rustix::io::write(sync, &[MAPPED])?;
+        Ok(mounts.into())
     }
 
     /// The socket to the cell's process.
