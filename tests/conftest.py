@@ -23,19 +23,24 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(scope="session")
 def new_home(request, tmp_path_factory):
-    """Makes a home folder whose compiled code is shared by all of them and kept between sessions.
+    """Makes a home folder whose compiled code and base trees are shared by all, and kept between
+    sessions.
 
     Compiling a Python tool takes five seconds on two cores, and a hundred homes need the same few.
     A test of the cache, or of what happens before there is one, makes a folder of its own.
     """
     compiled = request.config.cache.mkdir("wasi-aot")
     compiled.chmod(0o700)
+    bases = request.config.cache.mkdir("oops") / "bases"
+    bases.mkdir(mode=0o700, exist_ok=True)
 
     def make() -> Path:
         home = tmp_path_factory.mktemp("home")
         home.chmod(0o700)
         (home / "cache").mkdir(mode=0o700)
         (home / "cache" / "wasi").symlink_to(compiled)
+        (home / "cache" / "oops").mkdir(mode=0o700)
+        (home / "cache" / "oops" / "bases").symlink_to(bases)
         return home
 
     return make

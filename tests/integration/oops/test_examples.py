@@ -18,8 +18,8 @@ def test_its_own_tests_pass_in_the_cell(name):
 
 
 @pytest.fixture(scope="module")
-def runtime(tmp_path_factory, oops_archive_of):
-    installation = Installation(tmp_path_factory.mktemp("home"))
+def runtime(new_home, oops_archive_of):
+    installation = Installation(new_home())
     for name in ("csv-profile", "regex-grep"):
         installation.publish(oops_archive_of(name))
     with Runtime(installation.home.root) as made:

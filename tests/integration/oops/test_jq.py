@@ -21,8 +21,8 @@ DOCUMENT = {"birds": [{"name": "coot", "n": 3}, {"name": "wren", "n": 12}]}
 
 
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory):
-    made = Installation(tmp_path_factory.mktemp("home"))
+def installation(new_home):
+    made = Installation(new_home())
     made.publish(jq_archive())
     return made
 
