@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+LAUNCHER := native/target/release/toolcell-native
 RUFF_PATHS := sdk runtime wasi_host oops_lane tests tools-examples
 
 .PHONY: demo test check bench lint lock clean
@@ -19,17 +20,21 @@ $(READY): requirements.lock pyproject.toml native/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
+$(LAUNCHER): native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
+	cargo build --quiet --release --locked --manifest-path native/Cargo.toml
+	touch $@
+
 demo: $(READY) ## builds, signs, publishes and runs csv-profile on a real CSV
 	@PATH="$(CURDIR)/$(BIN):$$PATH" tools-examples/demo.sh
 
-test: $(READY) ## every test
+test: $(READY) $(LAUNCHER) ## every test
 	cargo test --quiet --locked --manifest-path native/Cargo.toml
 	$(BIN)/pytest --benchmark-disable $(PYTEST_ARGS)
 
-check: $(READY) lint ## the fast inner loop: static checks, and tests without the soaks
+check: $(READY) $(LAUNCHER) lint ## the fast inner loop: static checks, and tests without the soaks
 	$(BIN)/pytest --benchmark-disable -q -m "not soak and not slow"
 
-bench: $(READY) ## the benchmarks
+bench: $(READY) $(LAUNCHER) ## the benchmarks
 	$(BIN)/pytest tests/bench --benchmark-only --benchmark-columns=min,median,mean,max,rounds
 
 lint: $(READY)

@@ -1,7 +1,7 @@
 """Finds the program `toolcell-native`.
 
-Owns the order: the wheel's scripts folder, then a build in the source tree, then `PATH`. A program
-that somebody else could have written is not taken.
+Owns the order: the wheel's scripts folder, then the newest build in the source tree, then `PATH`. A
+program that somebody else could have written is not taken.
 """
 
 import os
@@ -38,7 +38,8 @@ def locate(configured: str = "") -> Path:
 
 def _places() -> list[Path]:
     found = [Path(sysconfig.get_path("scripts")) / PROGRAM]
-    found += [_SOURCE_TREE / "native" / "target" / kind / PROGRAM for kind in ("release", "debug")]
+    built = (_SOURCE_TREE / "native" / "target" / kind / PROGRAM for kind in ("release", "debug"))
+    found += sorted(filter(Path.is_file, built), key=lambda path: -path.stat().st_mtime)
     on_path = shutil.which(PROGRAM)
     return [*found, Path(on_path)] if on_path else found
 
