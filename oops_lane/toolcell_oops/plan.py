@@ -57,7 +57,7 @@ class Layout:
         self._landlock: list[dict[str, Any]] = [
             *({"at": f"/{name}", "access": ["read", "execute"]} for name in base.folders),
             {"at": TOOL, "access": ["read", "execute"]},
-            {"at": "/proc", "access": ["read"]},
+            # No file of /proc: its mountinfo and maps name the host's folders behind the binds.
             {"at": "/dev", "access": ["read", "write"]},
         ]
 

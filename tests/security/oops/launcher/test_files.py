@@ -110,6 +110,17 @@ def test_proc_shows_neither_the_host_nor_the_init(attack):
     assert attack("open('/proc/self/oom_score_adj', 'w').write('0')", landlock=OPEN) == "EROFS"
 
 
+def test_host_paths_of_the_binds_are_not_shown_because_of_landlock(attack, tmp_path):
+    tree = tmp_path / "a-folder-of-the-host"
+    tree.mkdir()
+    mounts = [*plan()["mounts"], {"kind": "bind", "source": str(tree), "at": "/tool"}]
+    look = "assert 'a-folder-of-the-host' in open('/proc/self/mountinfo').read()"
+    rules = [{"at": "/usr", "access": ["read", "execute"]}]
+    assert attack(look, mounts=mounts, landlock=rules) == "EACCES"
+    shown = [*rules, {"at": "/proc", "access": ["read"]}]
+    assert attack(look, mounts=mounts, landlock=shown) == "WON"
+
+
 def test_devices_are_the_harmless_five_and_none_can_be_made(attack):
     names = {"null", "zero", "full", "random", "urandom", "fd", "stdin", "stdout", "stderr"}
     assert attack(f"assert set(os.listdir('/dev')) == {names!r}") == "WON"
