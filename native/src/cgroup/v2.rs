@@ -7,6 +7,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
+
 use super::{
     Alarm, CPU_PERIOD_US, Hierarchy, NEEDED, ReadBack, Slot, check_memory, keyed, number, open,
     read, set, weaker,
@@ -40,7 +42,8 @@ impl Tree {
             return None;
         }
         let folder = root.join(parent);
-        if fs::create_dir(&folder).is_err() && !folder.is_dir() {
+        let there = fs::create_dir(&folder).is_ok() || folder.is_dir();
+        if !there || access(&folder, Access::WRITE_OK).is_err() {
             return None;
         }
         for level in [&root, &folder] {
