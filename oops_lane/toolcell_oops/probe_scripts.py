@@ -17,8 +17,9 @@ LOOK: Final = (
     ("descriptors", "fds() == [0, 1, 2] or 'it has %s' % fds()"),
     ("read-only-root", "fails(lambda: open('/python/x', 'w')) or 'a base tree can be written'"),
     ("proc", "{*processes()} <= {'1', '2'} or 'it sees %s' % processes()"),
-    ("seccomp", "fails_call(libc.unshare, 0x10000000) or 'unshare(CLONE_NEWUSER) works'"),
-    ("io_uring", "fails_call(libc.syscall, 425, 1, 0) or 'io_uring_setup works'"),
+    ("seccomp", "seccomp_mode() == '2' or 'no filter is in force'"),
+    ("user-namespace", "libc.unshare(0x10000000) < 0 or 'unshare(CLONE_NEWUSER) works'"),
+    ("io_uring", "not_there(425, 1, 0) or 'io_uring_setup is there: it goes past every filter'"),
     ("landlock", "fails(lambda: os.listdir('/')) or 'a folder that no rule names can be listed'"),
     ("network", "fails(dial) or 'a socket could be connected'"),
     ("scratch", "quota()"),
@@ -49,8 +50,13 @@ def fails(action):
         return True
     return False
 
-def fails_call(function, *arguments):
-    return function(*arguments) < 0
+def seccomp_mode():
+    with open("/proc/self/status") as status:
+        return next(line.split()[1] for line in status if line.startswith("Seccomp:"))
+
+def not_there(*call):
+    ctypes.set_errno(0)
+    return libc.syscall(*call) < 0 and ctypes.get_errno() == errno.ENOSYS
 
 def dial():
     import socket
