@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgpack
+import msgspec
 
 NATIVE = Path(__file__).parents[2] / "native"
 PACKET_MAX = 262_144
@@ -105,14 +105,14 @@ class Launcher:
 
     def send(self, message: dict[str, Any], fds: Iterable[int] = ()) -> None:
         """One packet."""
-        socket.send_fds(self.socket, [msgpack.packb(message)], list(fds))
+        socket.send_fds(self.socket, [msgspec.msgpack.encode(message)], list(fds))
 
     def receive(self) -> dict[str, Any]:
         """One answer. A pidfd that comes with it is kept in `pidfds`."""
         packet, fds, _, _ = socket.recv_fds(self.socket, PACKET_MAX, 4)
         if not packet:
             raise EOFError("the launcher is gone")
-        answer: dict[str, Any] = msgpack.unpackb(packet)
+        answer: dict[str, Any] = msgspec.msgpack.decode(packet)
         for fd in fds:
             self.pidfds[answer["id"]] = fd
         return answer

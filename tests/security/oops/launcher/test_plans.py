@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-import msgpack
+import msgspec
 import pytest
 from oops_launcher import Launcher, bpf, plan
 
@@ -102,7 +102,9 @@ def test_living_id_is_not_given_twice(strict):
     assert strict.receive()["killed"] == "done"
 
 
-@pytest.mark.parametrize("packet", [b"\xff", b"\x80", bytes(70_000), msgpack.packb({"op": 1})])
+@pytest.mark.parametrize(
+    "packet", [b"\xff", b"\x80", bytes(70_000), msgspec.msgpack.encode({"op": 1})]
+)
 def test_nonsense_ends_the_launcher(packet):
     launcher = Launcher()
     launcher.socket.send(packet)
