@@ -123,6 +123,8 @@ pub fn fds(cell: &mut Cell<'_>) -> Outcome<()> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let program = openat(CWD, path, flags, Mode::empty())?;
     cell.program = fcntl_dupfd_cloexec(&program, ABOVE)?.into_raw_fd();
+    // Before its number may become one of the tool's, or is closed with the rest.
+    drop(program);
     let numbers = page.fd.get(..page.fds as usize).ok_or(Errno::INVAL)?;
     let mut keep = [RawFd::MAX; crate::planned::FDS_MAX + 2];
     for ((&number, &from), slot) in numbers.iter().zip(&cell.received).zip(&mut keep) {
