@@ -24,7 +24,8 @@ CONFLICT = 409
 class Request(Struct, frozen=True, kw_only=True):
     """What is to be published, where to, and as whose.
 
-    `policy`: the class that the operator binds to the tool; None leaves what is bound.
+    `policy`: the class that the operator binds to the tool; None leaves what is bound, unless the
+    tool changes hands: a grant does not pass on.
     `transfer`: the name may pass to another publisher or tool id.
     """
 
@@ -72,8 +73,10 @@ def publish(request: Request, index: Index, blobs: BlobStore) -> Published:
 def _record(change: Change, request: Request, blob: str) -> Published:
     artifact, manifest = request.artifact, request.artifact.manifest
     tool, known = _check_conflicts(change, request)
-    bound = request.policy or (tool.policy if tool else None)
     owner = artifact.publisher if tool is None or request.transfer else tool.publisher
+    # What an operator granted to a tool was granted to that publisher's tool of that id.
+    same = tool is not None and (tool.publisher, tool.tool_id) == (owner, manifest.id)
+    bound = request.policy or (tool.policy if tool is not None and same else None)
     change.put_tool(ToolRow(manifest.name, manifest.id, owner, bound))
     row = VersionRow(
         name=manifest.name,

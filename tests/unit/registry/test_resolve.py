@@ -132,6 +132,16 @@ def test_a_name_changes_hands_only_when_told_so(registry, home):
     assert (found.artifact.publisher, found.artifact.manifest.version) == ("heir", "1.0.0")
 
 
+def test_a_grant_does_not_pass_on_with_the_name(registry, home):
+    registry.publish(signed(version="5.0.0"), policy="fetcher")
+    assert registry.resolve("echo").policy == "fetcher"
+    registry.publish(signed(version="6.0.0"))
+    assert registry.resolve("echo").policy == "fetcher"
+    add_key(home.trust, "heir", OTHER_KEY.public)
+    assert registry.publish(signed(version="7.0.0", key=OTHER_KEY), transfer=True).policy is None
+    assert registry.resolve("echo").policy is None
+
+
 def test_an_earlier_publisher_may_heal_his_version_and_nothing_else(registry, home):
     mine = signed()
     registry.publish(mine)
