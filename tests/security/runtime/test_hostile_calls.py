@@ -9,6 +9,7 @@ import time
 
 import pytest
 from installation import Installation
+from machine_noise import MachineNoise
 from wasi_attacks import ATTACKS, Attack, Footprint, in_threads
 from wasi_guests import python_guest
 
@@ -84,12 +85,13 @@ def test_attacks_from_four_threads_end_in_time_and_leave_nothing_behind(runtime,
     in_threads(THREADS, lambda: rush(1))
     before = Footprint()
     late_ms.clear()
-    in_threads(THREADS, lambda: rush(times // THREADS))
+    with MachineNoise() as noise:
+        in_threads(THREADS, lambda: rush(times // THREADS))
     Footprint().assert_not_above(before, resident_slack_bytes=8 * MIB)
     # Four threads and whatever else the machine does share its cores: one in a hundred may be
     # unlucky.
     late_ms.sort()
-    assert late_ms[len(late_ms) * 99 // 100] <= SLACK_MS
+    assert late_ms[len(late_ms) * 99 // 100] <= SLACK_MS + noise.p99_ms
     assert runtime.invoke("hostile", "echo", 7, policy=granting(ALL)).output == 7
 
 

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from machine_noise import MachineNoise
 from wasi_attacks import ATTACKS, Footprint, in_threads
 from wasi_cell import call, ends_within
 
@@ -38,11 +39,12 @@ def test_attacks_from_four_threads_end_in_time_and_leave_nothing_behind(hostile,
     in_threads(THREADS, lambda: rush(1))
     before = Footprint()
     late_ms.clear()
-    in_threads(THREADS, lambda: rush(times // THREADS))
+    with MachineNoise() as noise:
+        in_threads(THREADS, lambda: rush(times // THREADS))
     Footprint().assert_not_above(before, resident_slack_bytes=8 * MIB)
     # Four threads and the tests' own load share the cores, so one in a hundred may be unlucky.
     late_ms.sort()
-    assert late_ms[len(late_ms) * 99 // 100] <= SLACK_MS
+    assert late_ms[len(late_ms) * 99 // 100] <= SLACK_MS + noise.p99_ms
     assert call(hostile, "echo", "7").output == b"7"
 
 
