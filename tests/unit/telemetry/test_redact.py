@@ -327,12 +327,12 @@ def test_what_a_person_may_have_written_is_declared_free_text():
 
 
 def test_an_error_is_redacted_in_all_its_parts():
-    redactor = Redactor(["open sesame"], {"/home/me": "<home>"})
+    redactor = Redactor(["open sesame"], {"/srv/me": "<home>"})
     error = ToolFault(
         "no open sesame",
-        guest_detail='File "/home/me/x.py"\n  password="p"\n' + "y" * 20_000,
-        remedy="look in /home/me",
-        details={"path": "/home/me/y"},
+        guest_detail='File "/srv/me/x.py"\n  password="p"\n' + "y" * 20_000,
+        remedy="look in /srv/me",
+        details={"path": "/srv/me/y"},
     )
     redactor.redact_error(error)
     assert str(error) == error.message == "no <redacted>"
