@@ -7,14 +7,18 @@ the slack. Rows that a size or a count ends have a ceiling that is only a bound 
 import ctypes
 import gc
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
+from machine_noise import MachineNoise
 
 from toolcell.errors import LimitExceeded, ToolFault
 
 PATIENCE_MS = 5000
+SLACK_MS = 50
+THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,32 @@ class Footprint:
         assert self.descriptors <= before.descriptors
         grown = self.resident_bytes - before.resident_bytes
         assert grown <= resident_slack_bytes, f"resident memory grew by {grown >> 10} KiB"
+
+
+def assert_rush_ends_in_time_and_leaves_nothing(attacks, call, times):
+    """`call(attack)` for each of `attacks`, `times` times in all, from four threads at once.
+
+    Late is what an attack took beyond its ceiling. Four threads and whatever else the machine does
+    share its cores, so one call in a hundred may be unlucky.
+    """
+    late_ms = []
+
+    def rush(rounds):
+        for _ in range(rounds):
+            for attack in attacks:
+                started = time.monotonic()
+                ended = call(attack)
+                late_ms.append((time.monotonic() - started) * 1000 - attack.ceiling_ms)
+                attack.check(ended)
+
+    in_threads(THREADS, lambda: rush(1))
+    before = Footprint()
+    late_ms.clear()
+    with MachineNoise() as noise:
+        in_threads(THREADS, lambda: rush(times // THREADS))
+    Footprint().assert_not_above(before, resident_slack_bytes=8 * 1024 * 1024)
+    late_ms.sort()
+    assert late_ms[len(late_ms) * 99 // 100] <= SLACK_MS + noise.p99_ms
 
 
 def in_threads(count, work):

@@ -5,12 +5,10 @@ on, and what counts is that the host neither stops nor grows.
 """
 
 import json
-import time
 
 import pytest
 from installation import Installation
-from machine_noise import MachineNoise
-from wasi_attacks import ATTACKS, Attack, Footprint, in_threads
+from wasi_attacks import ATTACKS, THREADS, Attack, assert_rush_ends_in_time_and_leaves_nothing
 from wasi_guests import python_guest
 
 from toolcell.artifact.build import build_artifact
@@ -20,9 +18,6 @@ from toolcell.telemetry.verify import verify
 
 pytestmark = pytest.mark.slow
 
-MIB = 1024 * 1024
-THREADS = 4
-SLACK_MS = 50
 ALL = tuple(sorted(CAPABILITIES))
 BUT_KV_SET = tuple(name for name in ALL if name != "kv.set")
 NONSENSE = Attack("nonsense", status=500, says="not valid JSON")
@@ -72,26 +67,7 @@ def test_the_attack_fails_with_its_status_and_the_next_call_works(runtime, attac
 
 @pytest.mark.parametrize("times", [THREADS, pytest.param(1000, marks=pytest.mark.soak)])
 def test_attacks_from_four_threads_end_in_time_and_leave_nothing_behind(runtime, times):
-    late_ms: list[float] = []
-
-    def rush(rounds):
-        for _ in range(rounds):
-            for attack in CALLS:
-                started = time.monotonic()
-                result = call(runtime, attack)
-                late_ms.append((time.monotonic() - started) * 1000 - attack.ceiling_ms)
-                attack.check(result)
-
-    in_threads(THREADS, lambda: rush(1))
-    before = Footprint()
-    late_ms.clear()
-    with MachineNoise() as noise:
-        in_threads(THREADS, lambda: rush(times // THREADS))
-    Footprint().assert_not_above(before, resident_slack_bytes=8 * MIB)
-    # Four threads and whatever else the machine does share its cores: one in a hundred may be
-    # unlucky.
-    late_ms.sort()
-    assert late_ms[len(late_ms) * 99 // 100] <= SLACK_MS + noise.p99_ms
+    assert_rush_ends_in_time_and_leaves_nothing(CALLS, lambda each: call(runtime, each), times)
     assert runtime.invoke("hostile", "echo", 7, policy=granting(ALL)).output == 7
 
 

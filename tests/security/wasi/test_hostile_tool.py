@@ -4,15 +4,10 @@ import json
 import time
 
 import pytest
-from machine_noise import MachineNoise
-from wasi_attacks import ATTACKS, Footprint, in_threads
+from wasi_attacks import ATTACKS, THREADS, assert_rush_ends_in_time_and_leaves_nothing
 from wasi_cell import call, ends_within
 
 pytestmark = pytest.mark.slow  # the tool is built once, which takes seconds
-
-MIB = 1024 * 1024
-THREADS = 4
-SLACK_MS = 50
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda a: f"{a.method}-{a.limit or a.status}")
@@ -26,25 +21,10 @@ def test_the_attack_fails(hostile, attack):
 # The thousand is in tests/security/runtime, through the whole of `Runtime.invoke`.
 @pytest.mark.parametrize("times", [THREADS, pytest.param(100, marks=pytest.mark.soak)])
 def test_attacks_from_four_threads_end_in_time_and_leave_nothing_behind(hostile, times):
-    late_ms = []
+    def run(attack):
+        return call(hostile, attack.method, attack.text, **attack.fields)
 
-    def rush(rounds):
-        for _ in range(rounds):
-            for attack in ATTACKS:
-                started = time.monotonic()
-                outcome = call(hostile, attack.method, attack.text, **attack.fields)
-                late_ms.append((time.monotonic() - started) * 1000 - attack.ceiling_ms)
-                attack.check(outcome)
-
-    in_threads(THREADS, lambda: rush(1))
-    before = Footprint()
-    late_ms.clear()
-    with MachineNoise() as noise:
-        in_threads(THREADS, lambda: rush(times // THREADS))
-    Footprint().assert_not_above(before, resident_slack_bytes=8 * MIB)
-    # Four threads and the tests' own load share the cores, so one in a hundred may be unlucky.
-    late_ms.sort()
-    assert late_ms[len(late_ms) * 99 // 100] <= SLACK_MS + noise.p99_ms
+    assert_rush_ends_in_time_and_leaves_nothing(ATTACKS, run, times)
     assert call(hostile, "echo", "7").output == b"7"
 
 
