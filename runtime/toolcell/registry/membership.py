@@ -84,12 +84,14 @@ class Scopes:
         The old key stays valid beside the new one until the next rotation, so that an entry made
         by a process that has not yet noticed still counts; with `drop_previous` it ends at once.
         """
-        # Killed between the two steps, entries are under the previous key, which is valid; they
-        # are made again at the start of the next rotation, before that key ends.
-        self._remake(scope, self.keys(scope))
-        self._remake(scope, self._file.change(scope, ScopeKeys.rotated))
-        if drop_previous:
-            self._file.change(scope, ScopeKeys.without_previous)
+        # One rotation at a time: two of them between the steps of a third would end the key that
+        # its entries are still under. Killed between the two steps, entries are under the previous
+        # key, which is valid; the next rotation makes them again before that key ends.
+        with self._file.rotating():
+            self._remake(scope, self.keys(scope))
+            self._remake(scope, self._file.change(scope, ScopeKeys.rotated))
+            if drop_previous:
+                self._file.change(scope, ScopeKeys.without_previous)
 
     def require_member(self, row: MembershipRow, keys: ScopeKeys) -> None:
         """:class:`PolicyDenied` where the entry `row` was not made with a key of its scope."""

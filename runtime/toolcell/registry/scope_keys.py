@@ -15,6 +15,7 @@ import binascii
 import hmac
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -125,6 +126,10 @@ class ScopeFile:
             scopes[scope] = change(scopes[scope])
             self._write(scopes)
             return scopes[scope]
+
+    def rotating(self) -> AbstractContextManager[None]:
+        """Held for the whole of a rotation, by one thread of one process at a time."""
+        return locked(self.path.with_name(f"{self.path.name}.rotation"))
 
     def _write(self, scopes: Mapping[str, ScopeKeys]) -> None:
         parts = [f"[scopes.{name}]\n{keys.to_toml()}\n" for name, keys in scopes.items()]

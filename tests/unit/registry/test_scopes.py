@@ -96,7 +96,7 @@ def test_rotations_at_the_same_time_lose_no_entry(registry, home):
     with registry_of(home) as other:
         threads = [
             threading.Thread(target=each.scopes.rotate, args=("default",))
-            for each in (registry, other, registry, other)
+            for each in (registry, other) * 6
         ]
         for thread in threads:
             thread.start()
